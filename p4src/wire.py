@@ -16,7 +16,20 @@ UDP_PORT_COUNT = 64
 
 NR_MAGIC = 0x4E52
 NR_VERSION = 1
-NR_HEADER_BYTES = 16
+NR_LAYOUT = (
+    ("magic", 16),
+    ("version", 4),
+    ("kind", 4),
+    ("op", 8),
+    ("job", 16),
+    ("rank", 8),
+    ("bth_opcode", 8),
+    ("k", 32),
+    ("contributors", 16),
+    ("reserved", 16),
+)
+"""The NR header, which follows UDP: (field, bits) in wire order. ``bth_opcode`` is for trunks only."""
+NR_HEADER_BYTES = sum(bits for _, bits in NR_LAYOUT) // 8
 
 # --- Blocks ------------------------------------------------------------------------------------
 
