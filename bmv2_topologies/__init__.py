@@ -1,0 +1,1 @@
+"""Putting the parts together: ``netreduce run``, the demo and Mininet topologies."""
