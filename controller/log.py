@@ -1,0 +1,52 @@
+"""Log lines that carry the switch and the task they belong to: ``[leaf1|synchronise] …``.
+
+A task's name is ``<subject>|<what it does>`` (finsy's own tasks: ``fy:<switch>|<function>``).
+"""
+
+import asyncio
+import logging
+import sys
+from collections.abc import MutableMapping
+from typing import Any
+
+
+def _task_name() -> str:
+    try:
+        task = asyncio.current_task()
+    except RuntimeError:
+        return ""
+    name = task.get_name() if task else ""
+    return "" if name.startswith("Task-") else name.removeprefix("fy:")
+
+
+class TaskLogger(logging.LoggerAdapter):
+    """Puts the subject given, or the current task's name, in front of each message."""
+
+    def process(self, msg: Any, kwargs: MutableMapping[str, Any]) -> tuple[Any, MutableMapping[str, Any]]:
+        subject, task = self.extra.get("subject", ""), _task_name()
+        if subject and not task.startswith(subject):
+            task = f"{subject}|{task}" if task else subject
+        return (f"[{task}] {msg}" if task else msg), kwargs
+
+
+def logger(module: str, subject: str = "") -> TaskLogger:
+    """The logger of a module, for one subject (a switch, a job) if given."""
+    return TaskLogger(logging.getLogger(module), {"subject": subject})
+
+
+def _is_news(record: logging.LogRecord) -> bool:
+    # Neither of our targets has gNMI; finsy warns about it at every connection.
+    return "gNMI is not implemented" not in record.getMessage()
+
+
+def set_up(level: str) -> None:
+    """Log to standard error from ``level`` on; finsy's routine messages only at ``debug``."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)-7s %(name)s %(message)s"))
+    handler.addFilter(_is_news)
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(level.upper())
+    if level.lower() != "debug":
+        logging.getLogger("finsy").setLevel(logging.WARNING)
+        logging.getLogger("asyncio").setLevel(logging.WARNING)
