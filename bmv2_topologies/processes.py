@@ -1,6 +1,7 @@
 """Child processes that report when they are ready, die with their parent and leave nothing behind."""
 
 import collections
+import contextlib
 import ctypes
 import os
 import select
@@ -57,10 +58,8 @@ def end_descendants(patience: timedelta = timedelta(seconds=5)) -> list[int]:
 
 
 def _quietly(action: Callable[[], None]) -> None:
-    try:
+    with contextlib.suppress(psutil.NoSuchProcess):  # it ended meanwhile: what was wanted
         action()
-    except psutil.NoSuchProcess:
-        pass  # it ended meanwhile: what was wanted
 
 
 class Service:

@@ -1,0 +1,236 @@
+"""``netreduce run``: torchrun on this machine, its all-reduces summed by the embedded switch."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+
+from netreduce.controller.api import job_service_pb2 as api
+from netreduce.p4 import wire
+from netreduce.topologies.embedded import EmbeddedOptions, EmbeddedStack
+from netreduce.topologies.namespaces import HostNamespaces
+from netreduce.topologies.processes import adopt_orphans, die_with_parent, end_descendants
+from netreduce.topologies.reports import finished_jobs
+
+SHM_PORTS_MAX = 448
+"""v1model port numbers have 9 bits; the rest is kept for other uses."""
+SHM_PORTS_PER_WORKER = 16
+"""Process groups that one worker can have on the switch at a time."""
+FORWARDED_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class UsageError(ValueError):
+    """The command line asks for something that cannot work; the message says what to change."""
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """One ``netreduce run``."""
+
+    script: str
+    """Path of the training script."""
+    arguments: Sequence[str] = ()
+    """The script's own arguments."""
+    workers: int = 2
+    """Worker processes, 1 to 64."""
+    transport: str = "shm"
+    """``shm``: shared-memory ports, no root. ``udp``: a network namespace per worker and kernel sockets."""
+    precision: int = 32
+    """Lane width of float32, float16 and bfloat16, bits: 16, 32 or 64."""
+    window: int = 64
+    """Packets a rank may have outstanding."""
+    faults: Sequence[str] = ()
+    """Seeded faults of the switch's ports, as for ``netreduce switch --fault``."""
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """How a run ended."""
+
+    exit_code: int
+    """Torchrun's; 128 + n when signal n ended the run."""
+    jobs: Sequence[api.JobInfo]
+    """The controller's record of every job, with the switch's counters."""
+    trouble: str = ""
+    """What went wrong with the switch or controller, if anything."""
+
+
+def check(options: RunOptions) -> None:
+    """Raises UsageError for what can be seen before anything starts."""
+    if not Path(options.script).is_file():
+        raise UsageError(f"script {options.script!r} does not exist; give the path of a Python file")
+    if not 1 <= options.workers <= wire.MAX_RANKS:
+        raise UsageError(
+            f"--workers {options.workers}: one switch sums 1 to {wire.MAX_RANKS} ranks (its bitmap's width)"
+        )
+    if options.transport == "udp" and os.geteuid() != 0:
+        raise UsageError(
+            "--transport udp gives every worker a network namespace, which needs root; "
+            "run as root, or use --transport shm"
+        )
+
+
+def run(options: RunOptions) -> RunResult:
+    """Starts switch and controller, runs the script under torchrun, and ends everything.
+
+    Signals that arrive meanwhile go to torchrun; a second one ends it at once.
+
+    Raises:
+        UsageError: see `check`.
+        ServiceError: the switch or the controller does not start.
+    """
+    check(options)
+    adopt_orphans()
+    hosts: AbstractContextManager[HostNamespaces | None] = (
+        HostNamespaces(options.workers) if options.transport == "udp" else nullcontext()
+    )
+    with _SignalForwarder() as forwarder:
+        try:
+            with hosts as namespaces, EmbeddedStack(_stack_options(options, namespaces)) as stack:
+                commands = _commands(options, stack.controller, namespaces)
+                code = _run_all(commands, forwarder)
+                failed = stack.failed()
+                trouble = f"the {failed.name} ended during the run:\n{failed.log()}" if failed else ""
+                jobs: Sequence[api.JobInfo] = () if trouble else finished_jobs(stack.controller)
+        except _Interrupted as interrupted:
+            return RunResult(128 + interrupted.number, ())
+        finally:
+            end_descendants()
+    return RunResult(code, jobs, trouble)
+
+
+def _stack_options(options: RunOptions, namespaces: HostNamespaces | None) -> EmbeddedOptions:
+    if namespaces is not None:
+        return EmbeddedOptions(
+            hosts=namespaces.links,
+            window=options.window,
+            faults=options.faults,
+            listen=f"{namespaces.controller_ip}:0",
+        )
+    return EmbeddedOptions(
+        shm_ports=min(SHM_PORTS_PER_WORKER * options.workers, SHM_PORTS_MAX),
+        window=options.window,
+        faults=options.faults,
+    )
+
+
+@dataclass(frozen=True)
+class _Command:
+    """One torchrun process."""
+
+    arguments: Sequence[str]
+    environment: dict[str, str]
+
+
+def _commands(options: RunOptions, controller: str, namespaces: HostNamespaces | None) -> list[_Command]:
+    environment = dict(os.environ)
+    environment["NETREDUCE_CONTROLLER"] = controller
+    environment["NETREDUCE_TRANSPORT"] = options.transport
+    environment["NETREDUCE_PRECISION"] = str(options.precision)
+    environment["TORCH_DEVICE_BACKEND_AUTOLOAD"] = "1"
+    # What torchrun would choose too, without its warning.
+    environment.setdefault("OMP_NUM_THREADS", "1")
+    torchrun = [sys.executable, "-m", "torch.distributed.run"]
+    script = [options.script, *options.arguments]
+    if namespaces is None:
+        arguments = [*torchrun, "--standalone", "--nproc-per-node", str(options.workers), *script]
+        return [_Command(arguments, environment)]
+    commands = []
+    for index, host in enumerate(namespaces.hosts):
+        arguments = [
+            *host.enter, *torchrun,
+            "--nnodes", str(options.workers), "--nproc-per-node", "1", "--node-rank", str(index),
+            "--master-addr", namespaces.hosts[0].ip, "--master-port", "29500", *script,
+        ]  # fmt: skip
+        commands.append(_Command(arguments, environment | host.environment))
+    return commands
+
+
+class _Interrupted(Exception):
+    """A signal arrived while nothing ran that it could be forwarded to."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
+
+
+class _SignalForwarder:
+    """Sends the signals that reach this process on to the torchruns."""
+
+    def __init__(self) -> None:
+        self.received: int | None = None
+        self._processes: list[subprocess.Popen] = []
+        self._previous: dict[int, object] = {}
+
+    def __enter__(self) -> "_SignalForwarder":
+        for number in FORWARDED_SIGNALS:
+            self._previous[number] = signal.signal(number, self._handle)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._previous.items():
+            signal.signal(number, handler)  # type: ignore[arg-type]
+
+    def attach(self, processes: list[subprocess.Popen]) -> None:
+        self._processes = processes
+
+    def _handle(self, number: int, _frame: object) -> None:
+        again = self.received is not None
+        self.received = number
+        if not self._processes:
+            raise _Interrupted(number)
+        for process in self._processes:
+            if process.poll() is None:
+                process.send_signal(signal.SIGKILL if again else number)
+
+
+def _run_all(commands: Sequence[_Command], forwarder: _SignalForwarder) -> int:
+    """Runs the torchruns side by side; the first that fails ends the others.
+
+    Returns the first exit code that is not 0, else 0.
+    """
+    processes: list[subprocess.Popen] = []
+    forwarder.attach(processes)
+    for command in commands:
+        processes.append(
+            subprocess.Popen(
+                command.arguments,
+                env=command.environment,
+                preexec_fn=die_with_parent(),
+                start_new_session=True,  # a terminal's Ctrl-C reaches torchrun once, through us
+            )
+        )
+    first_failure = 0
+    running = list(processes)
+    while running:
+        for process in list(running):
+            try:
+                code = process.wait(timeout=0.2 / len(running))
+            except subprocess.TimeoutExpired:
+                continue
+            running.remove(process)
+            if code and not first_failure:
+                first_failure = 128 - code if code < 0 else code
+                _end(running)
+    forwarder.attach([])
+    if forwarder.received is not None:
+        return 128 + forwarder.received
+    return first_failure
+
+
+def _end(processes: Sequence[subprocess.Popen], patience: timedelta = timedelta(seconds=30)) -> None:
+    """Lets torchruns notice by themselves for a moment (their own message is better), then ends them."""
+    deadline = time.monotonic() + patience.total_seconds()
+    for process in processes:
+        process.terminate()
+    for process in processes:
+        try:
+            process.wait(timeout=max(0.0, deadline - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            process.kill()

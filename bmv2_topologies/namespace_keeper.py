@@ -1,0 +1,85 @@
+"""Keeps one unnamed network namespace alive and sets up the interface that is moved into it.
+
+Run by `netreduce.topologies.namespaces` as ``python -m …namespace_keeper SETTINGS``: prints ``namespace``
+when it has one, waits for a line on stdin (the link was moved), prints ``configured``, then sleeps until
+its stdin closes.
+"""
+
+import ctypes
+import json
+import os
+import signal
+import sys
+from typing import Any
+
+from pyroute2 import Ethtool, IPRoute
+
+CLONE_NEWNET = 0x40000000
+SETUP_TIMEOUT_S = 30
+OFFLOADS = (
+    "tx-checksum-ip-generic",
+    "tx-scatter-gather",
+    "tx-tcp-segmentation",
+    "tx-tcp-ecn-segmentation",
+    "tx-tcp6-segmentation",
+    "tx-udp-segmentation",
+    "tx-generic-segmentation",
+    "rx-gro",
+)
+"""Packet sockets would otherwise see unfinished checksums and frames larger than the MTU."""
+
+
+def configure(routes: IPRoute, settings: dict[str, Any]) -> None:
+    """Names, addresses and raises one interface, with static neighbours and without offloads.
+
+    `settings`: interface, name, mac, ip (a /16), mtu (bytes), neighbours ([ip, mac] pairs).
+    """
+    index = routes.link_lookup(ifname=settings["interface"])[0]
+    routes.link("set", index=index, ifname=settings["name"], address=settings["mac"], mtu=settings["mtu"])
+    try:
+        with open(f"/proc/sys/net/ipv6/conf/{settings['name']}/disable_ipv6", "w") as ipv6:
+            ipv6.write("1")
+    except FileNotFoundError:
+        pass  # a kernel without IPv6
+    switch_off_offloads(settings["name"])
+    routes.addr("add", index=index, address=settings["ip"], prefixlen=16)
+    routes.link("set", index=index, state="up")
+    for ip, mac in settings["neighbours"]:
+        routes.neigh("replace", dst=ip, lladdr=mac, ifindex=index, state=0x80)  # NUD_PERMANENT
+
+
+def switch_off_offloads(interface: str) -> None:
+    """Turns off what `OFFLOADS` lists, as far as the interface has it."""
+    with Ethtool() as ethtool:
+        features = ethtool.get_features(interface)
+        changed = False
+        for name in OFFLOADS:
+            feature = features.features.get(name)
+            if feature is not None and feature.enable:
+                feature.enable = False
+                changed = True
+        if changed:
+            ethtool.set_features(interface, features)
+
+
+def main() -> None:
+    signal.alarm(SETUP_TIMEOUT_S)  # a launcher that died must not leave a keeper waiting
+    settings = json.loads(sys.argv[1])
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.unshare(CLONE_NEWNET) != 0:
+        number = ctypes.get_errno()
+        print(f"unshare: {os.strerror(number)}", flush=True)
+        sys.exit(1)
+    print("namespace", flush=True)
+    if not sys.stdin.readline():
+        sys.exit(0)
+    with IPRoute() as routes:
+        routes.link("set", index=routes.link_lookup(ifname="lo")[0], state="up")
+        configure(routes, settings)
+    print("configured", flush=True)
+    signal.alarm(0)
+    sys.stdin.read()
+
+
+if __name__ == "__main__":
+    main()

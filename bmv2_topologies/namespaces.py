@@ -1,0 +1,191 @@
+"""A network namespace per worker, each with one link into the embedded switch (needs root).
+
+The namespaces have no name and no file: each belongs to the processes inside it and vanishes with the
+last of them, taking its link along, even if everything is killed with SIGKILL.
+"""
+
+import json
+import os
+import secrets
+import subprocess
+import sys
+import time
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from types import TracebackType
+
+from pyroute2 import IPRoute
+
+from netreduce.topologies.embedded import HostLink
+from netreduce.topologies.processes import die_with_parent
+
+MTU = 4200
+"""Room for the largest packet: 4096 bytes of blocks and 44 of headers."""
+SUBNET = "10.78"
+CONTROLLER_HOST = "controller"
+START_TIMEOUT_S = 30.0
+
+
+def host_ip(number: int) -> str:
+    """IPv4 address of host `number` (0: the controller's)."""
+    return f"{SUBNET}.{number // 250}.{number % 250 + 1}"
+
+
+def host_mac(number: int) -> str:
+    """Locally administered MAC address of host `number`."""
+    return f"02:4e:52:00:{number >> 8:02x}:{number & 255:02x}"
+
+
+@dataclass(frozen=True)
+class NamespaceHost:
+    """One worker's host."""
+
+    name: str
+    ip: str
+    pid: int
+    """The process that keeps the namespace alive."""
+    enter: list[str] = field(default_factory=list)
+    """Prefix of a command line that runs a command inside."""
+    environment: dict[str, str] = field(default_factory=dict)
+
+
+class HostNamespaces:
+    """Context manager: `count` hosts and this namespace, each linked to a switch port by a veth pair.
+
+    Attributes (set on entry):
+        hosts: the workers' hosts.
+        links: what the switch has to open: ports 1 … count for hosts, count + 1 for this namespace.
+        controller_ip: this namespace's address on that network.
+
+    Raises:
+        OSError: on entry, when namespaces or links cannot be made; nothing is left behind.
+    """
+
+    def __init__(self, count: int) -> None:
+        self._count = count
+        self._tag = secrets.token_hex(3)
+        self._cleanup = ExitStack()
+        self.hosts: list[NamespaceHost] = []
+        self.links: list[HostLink] = []
+        self.controller_ip = host_ip(0)
+
+    def __enter__(self) -> "HostNamespaces":
+        try:
+            with IPRoute() as routes:
+                for number in range(1, self._count + 1):
+                    self._add_host(routes, number)
+                self._add_controller_link(routes, self._count + 1)
+        except BaseException:
+            self._cleanup.close()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._cleanup.close()
+
+    def _neighbours(self, own: int) -> list[tuple[str, str]]:
+        return [(host_ip(n), host_mac(n)) for n in range(self._count + 1) if n != own]
+
+    def _link(self, routes: IPRoute, number: int) -> tuple[str, str]:
+        """Makes a veth pair; returns (switch end, host end)."""
+        switch_end, host_end = f"nr{self._tag}s{number}", f"nr{self._tag}h{number}"
+        routes.link("add", ifname=switch_end, kind="veth", peer={"ifname": host_end})
+        self._cleanup.callback(_delete_link, switch_end)
+        index = routes.link_lookup(ifname=switch_end)[0]
+        routes.link("set", index=index, mtu=MTU, state="up")
+        _disable_ipv6(switch_end)
+        return switch_end, host_end
+
+    def _add_host(self, routes: IPRoute, number: int) -> None:
+        name = f"h{number}"
+        switch_end, host_end = self._link(routes, number)
+        settings = {
+            "interface": host_end,
+            "name": "eth0",
+            "mac": host_mac(number),
+            "ip": host_ip(number),
+            "mtu": MTU,
+            "neighbours": self._neighbours(number),
+        }
+        keeper = subprocess.Popen(
+            [sys.executable, "-m", "netreduce.topologies.namespace_keeper", json.dumps(settings)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+            preexec_fn=die_with_parent(),
+        )
+        self._cleanup.callback(_end_keeper, keeper)
+        _expect(keeper, "namespace", name)
+        routes.link("set", index=routes.link_lookup(ifname=host_end)[0], net_ns_pid=keeper.pid)
+        _tell(keeper)
+        _expect(keeper, "configured", name)
+        self.hosts.append(
+            NamespaceHost(
+                name=name,
+                ip=host_ip(number),
+                pid=keeper.pid,
+                enter=["nsenter", f"--net=/proc/{keeper.pid}/ns/net"],
+                environment={"GLOO_SOCKET_IFNAME": "eth0", "NETREDUCE_HOST_IP": host_ip(number)},
+            )
+        )
+        self.links.append(HostLink(name, number, switch_end, host_mac(number), host_ip(number)))
+
+    def _add_controller_link(self, routes: IPRoute, port: int) -> None:
+        from netreduce.topologies.namespace_keeper import configure
+
+        switch_end, host_end = self._link(routes, port)
+        configure(
+            routes,
+            {
+                "interface": host_end,
+                "name": host_end,
+                "mac": host_mac(0),
+                "ip": host_ip(0),
+                "mtu": MTU,
+                "neighbours": self._neighbours(0),
+            },
+        )
+        self.links.append(HostLink(CONTROLLER_HOST, port, switch_end, host_mac(0), host_ip(0)))
+
+
+def _expect(keeper: subprocess.Popen, word: str, name: str) -> None:
+    """Waits for the keeper's line `word`."""
+    assert keeper.stdout is not None
+    deadline = time.monotonic() + START_TIMEOUT_S
+    os.set_blocking(keeper.stdout.fileno(), True)
+    line = keeper.stdout.readline().strip()  # ends at the keeper's exit at the latest: it has an alarm
+    if line != word or time.monotonic() > deadline:
+        raise OSError(f"network namespace of host {name}: expected {word!r}, got {line or 'its exit'!r}")
+
+
+def _tell(keeper: subprocess.Popen) -> None:
+    assert keeper.stdin is not None
+    keeper.stdin.write("link moved\n")
+    keeper.stdin.flush()
+
+
+def _end_keeper(keeper: subprocess.Popen) -> None:
+    keeper.kill()
+    keeper.wait()
+    for stream in (keeper.stdin, keeper.stdout):
+        if stream is not None:
+            stream.close()
+
+
+def _delete_link(name: str) -> None:
+    """Deletes a link if it is still there; the peer goes along."""
+    with IPRoute() as routes:
+        for index in routes.link_lookup(ifname=name):
+            routes.link("del", index=index)
+
+
+def _disable_ipv6(name: str) -> None:
+    """Keeps router solicitations and the like off the switch's ports."""
+    try:
+        with open(f"/proc/sys/net/ipv6/conf/{name}/disable_ipv6", "w") as setting:
+            setting.write("1")
+    except FileNotFoundError:
+        pass  # a kernel without IPv6
