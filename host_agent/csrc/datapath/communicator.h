@@ -41,6 +41,7 @@ struct CommunicatorConfig {
   std::vector<StreamConfig> streams;
   Endpoint self, successor, predecessor;
   std::string switch_name;  // for messages
+  uint32_t first_k = 0;     // stream index of every stream's first packet; tests set it near 2^32
 };
 
 // How a call is described in messages: "call 7: all_reduce(SUM, float32, 1000 elements)".
