@@ -34,7 +34,8 @@ def native_extensions() -> tuple[list, dict]:
 
     flags = ["-std=c++17", "-O3", "-march=native", "-Wall", "-Wextra", "-fvisibility=hidden"]
     includes = ["host_agent/csrc", "softswitch/csrc"]
-    depends = sorted(str(p) for p in Path("host_agent/csrc").glob("**/*.h")) + ["softswitch/csrc/shm_port.h"]
+    headers = sorted(str(p) for p in Path("host_agent/csrc").glob("**/*.h"))
+    depends = [*headers, "softswitch/csrc/shm_port.h"]
     extensions = [
         Extension(
             "netreduce.host_agent._datapath",

@@ -1,0 +1,232 @@
+"""`netreduce run` as a person uses it: results, exit codes, and what is left behind."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+HERE = Path(__file__).parent
+NETREDUCE = [sys.executable, "-m", "netreduce.controller.cli.main"]
+TIMEOUT = 110
+
+
+def start(*arguments: str, environment: dict[str, str] | None = None) -> subprocess.Popen:
+    return subprocess.Popen(
+        [*NETREDUCE, "run", *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env=os.environ | (environment or {}),
+    )
+
+
+def run(*arguments: str, environment: dict[str, str] | None = None) -> tuple[int, str]:
+    process = start(*arguments, environment=environment)
+    try:
+        output, _ = process.communicate(timeout=TIMEOUT)
+    except subprocess.TimeoutExpired:
+        process.terminate()
+        output, _ = process.communicate(timeout=30)
+        pytest.fail(f"netreduce run did not end within {TIMEOUT} s:\n{output}")
+    return process.returncode, output
+
+
+def reduce_many(folder: Path, workers: int, *options: str) -> tuple[list[dict], list[dict]]:
+    """Runs reduce_many.py; returns the ranks' records and the controller's jobs."""
+    folder.mkdir()
+    summary = folder / "summary.json"
+    code, output = run(
+        "--workers", str(workers), "--summary", str(summary), *options,
+        str(HERE / "reduce_many.py"), str(folder),
+    )  # fmt: skip
+    assert code == 0, output
+    ranks = [json.loads((folder / f"rank{r}.json").read_text()) for r in range(workers)]
+    return ranks, json.loads(summary.read_text())
+
+
+def packets(jobs: list[dict], cause: str) -> int:
+    return sum(int(job.get("switch_counters", {}).get(cause, 0)) for job in jobs)
+
+
+@pytest.mark.parametrize("workers", [2, 3, 4, 8])
+def test_every_rank_gets_the_same_right_sums(tmp_path: Path, workers: int) -> None:
+    ranks, jobs = reduce_many(tmp_path / "run", workers)
+    assert all(rank["wrong"] == [] for rank in ranks)
+    assert all(rank["digests"] == ranks[0]["digests"] for rank in ranks)
+    assert packets(jobs, "completed") > 0
+
+
+def test_one_worker_needs_no_switch(tmp_path: Path) -> None:
+    ranks, jobs = reduce_many(tmp_path / "run", 1)
+    assert ranks[0]["wrong"] == []
+    assert packets(jobs, "completed") == 0
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        "drop=0.01,duplicate=0.01,reorder=0.01,seed=1",
+        "drop=0.1,duplicate=0.1,reorder=0.1,seed=2",
+    ],
+)
+def test_faults_change_no_bit(tmp_path: Path, fault: str) -> None:
+    clean, _ = reduce_many(tmp_path / "clean", 3)
+    faulty, jobs = reduce_many(tmp_path / "faulty", 3, "--fault", fault)
+    assert [rank["digests"] for rank in faulty] == [rank["digests"] for rank in clean]
+    assert packets(jobs, "duplicate_absorbed") + packets(jobs, "duplicate_answered") > 0
+
+
+@pytest.mark.root
+def test_udp_through_namespaces_gives_the_same_bits(tmp_path: Path) -> None:
+    over_shm, _ = reduce_many(tmp_path / "shm", 3)
+    over_udp, jobs = reduce_many(tmp_path / "udp", 3, "--transport", "udp")
+    assert [rank["digests"] for rank in over_udp] == [rank["digests"] for rank in over_shm]
+    assert packets(jobs, "completed") > 0
+
+
+@pytest.mark.parametrize("precision", ["16", "64"])
+def test_precisions_run(tmp_path: Path, precision: str) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import torch, torch.distributed as dist\n"
+        "dist.init_process_group('gloo')\n"
+        "x = torch.full((1000,), 0.5)\n"
+        "dist.all_reduce(x)\n"
+        "assert torch.equal(x, torch.full((1000,), 1.0)), x\n"
+        "dist.destroy_process_group()\n"
+    )
+    summary = tmp_path / "summary.json"
+    code, output = run("--workers", "2", "--precision", precision, "--summary", str(summary), str(script))
+    assert code == 0, output
+    lanes = {s["lane_bits"] for job in json.loads(summary.read_text()) for s in job.get("streams", [])}
+    assert int(precision) in lanes
+
+
+# --- Bad input ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--workers", "2", "no-such-script.py"], "no-such-script.py"),
+        (["--workers", "0", __file__], "1 to 64"),
+        (["--workers", "65", __file__], "1 to 64"),
+        (["--precision", "31", __file__], "'16', '32', '64'"),
+        (["--fault", "drop=2", "--workers", "2", __file__], "drop"),
+    ],
+)
+def test_bad_arguments_are_explained(arguments: list[str], words: str) -> None:
+    code, output = run(*arguments)
+    assert code != 0
+    assert words in output
+    assert "Traceback" not in output
+
+
+def test_missing_compiler_is_explained(tmp_path: Path) -> None:
+    code, output = run(
+        "--workers", "2", str(HERE / "reduce_many.py"), str(tmp_path),
+        environment={"CC": "no-such-compiler", "XDG_CACHE_HOME": str(tmp_path / "cache")},
+    )  # fmt: skip
+    assert code != 0
+    assert "no-such-compiler" in output
+    assert "build-essential" in output or "install" in output
+
+
+# --- However it ends ---------------------------------------------------------------------------
+
+WAITING_SCRIPT = """
+import os, sys, time
+from pathlib import Path
+import torch, torch.distributed as dist
+dist.init_process_group("gloo")
+x = torch.ones(100_000)
+dist.all_reduce(x)
+Path(sys.argv[1], f"pid{dist.get_rank()}").write_text(str(os.getpid()))
+deadline = time.monotonic() + 100
+if len(sys.argv) > 2 and sys.argv[2] == "raise" and dist.get_rank() == 1:
+    raise ValueError("rank 1 gives up")
+while time.monotonic() < deadline:
+    dist.all_reduce(x)
+    x.fill_(1.0)
+"""
+
+
+def waiting_run(tmp_path: Path, *script_arguments: str) -> subprocess.Popen:
+    script = tmp_path / "waiting.py"
+    script.write_text(WAITING_SCRIPT)
+    return start("--workers", "2", str(script), str(tmp_path), *script_arguments)
+
+
+def worker_pids(tmp_path: Path, process: subprocess.Popen) -> list[int]:
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        files = [tmp_path / f"pid{rank}" for rank in range(2)]
+        if all(f.exists() and f.read_text() for f in files):
+            return [int(f.read_text()) for f in files]
+        if process.poll() is not None:
+            pytest.fail(process.communicate()[0])
+        time.sleep(0.05)
+    pytest.fail("the workers did not start")
+
+
+def family(process: subprocess.Popen) -> list[psutil.Process]:
+    return psutil.Process(process.pid).children(recursive=True)
+
+
+def assert_gone(processes: list[psutil.Process]) -> None:
+    _, alive = psutil.wait_procs(processes, timeout=20)
+    alive = [p for p in alive if p.is_running() and p.status() != psutil.STATUS_ZOMBIE]
+    assert not alive, [p.cmdline() for p in alive]
+
+
+def assert_no_sockets() -> None:
+    with open("/proc/net/unix") as table:
+        assert not [line for line in table if "@netreduce-" in line]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_signals_to_the_launcher_end_everything(tmp_path: Path, number: signal.Signals) -> None:
+    process = waiting_run(tmp_path)
+    worker_pids(tmp_path, process)
+    members = family(process)
+    process.send_signal(number)
+    output, _ = process.communicate(timeout=60)
+    assert process.returncode == 128 + number, output
+    assert_gone(members)
+    assert_no_sockets()
+
+
+def test_killed_worker_ends_the_run_with_its_name(tmp_path: Path) -> None:
+    process = waiting_run(tmp_path)
+    pids = worker_pids(tmp_path, process)
+    members = family(process)
+    os.kill(pids[1], signal.SIGKILL)
+    output, _ = process.communicate(timeout=90)
+    assert process.returncode != 0
+    assert "rank 1" in output or "rank      : 1" in output, output
+    assert_gone(members)
+    assert_no_sockets()
+
+
+def test_exception_in_one_rank_ends_the_run(tmp_path: Path) -> None:
+    process = waiting_run(tmp_path, "raise")
+    output, _ = process.communicate(timeout=90)
+    assert process.returncode != 0
+    assert "rank 1 gives up" in output
+    assert_no_sockets()
+
+
+def test_killed_launcher_leaves_no_process(tmp_path: Path) -> None:
+    process = waiting_run(tmp_path)
+    worker_pids(tmp_path, process)
+    members = family(process)
+    process.kill()
+    process.communicate(timeout=60)
+    assert_gone(members)
+    assert_no_sockets()
