@@ -1,6 +1,7 @@
 """The slot protocol, searched exhaustively for small numbers of ranks and windows."""
 
 import pytest
+
 from model.slot_model import HangError, Model, WrongSumError, explore
 
 
