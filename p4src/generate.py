@@ -24,7 +24,10 @@ P4_WIDTHS = {
 }
 """Constants that P4 compares with header fields, and the fields' widths; the rest are ``int``."""
 
-P4_ENUM_WIDTHS = {wire.Kind: 4, wire.Op: 8, wire.Cause: 32}
+P4_CONST = '@noWarn("unused") const'
+"""The protocol has constants that the program needs only later; the compiler need not mention it."""
+
+P4_ENUM_WIDTHS = {wire.Kind: 4, wire.Op: 8, wire.Cause: 4}
 
 
 def integer_constants() -> dict[str, int]:
@@ -54,11 +57,11 @@ def render_p4() -> str:
     lines = [f"// {NOTICE}", "#ifndef NETREDUCE_WIRE_CONSTANTS_P4", "#define NETREDUCE_WIRE_CONSTANTS_P4", ""]
     for name, value in integer_constants().items():
         kind = f"bit<{P4_WIDTHS[name]}>" if name in P4_WIDTHS else "int"
-        lines.append(f"const {kind} {name} = {_literal(name, value)};")
+        lines.append(f"{P4_CONST} {kind} {name} = {_literal(name, value)};")
     for enum in ENUMS:
         lines += ["", f"// {enum.__doc__.splitlines()[0]}"]
         kind, prefix = f"bit<{P4_ENUM_WIDTHS[enum]}>", enum.__name__.upper()
-        lines += [f"const {kind} {prefix}_{member.name} = {member.value};" for member in enum]
+        lines += [f"{P4_CONST} {kind} {prefix}_{member.name} = {member.value};" for member in enum]
     lines += ["", "// The NR header, which follows UDP.", "header nr_t {"]
     lines += [f"    bit<{bits}> {field};" for field, bits in wire.NR_LAYOUT]
     lines += ["}", "", "#endif", ""]
