@@ -20,7 +20,8 @@ class SwitchError(Exception):
     """
 
     def __init__(self, switch: str, operation: str, why: str, *, code: GRPCStatusCode, update: str = ""):
-        super().__init__(f"switch {switch}: {operation} failed: {why}" + (f" (update: {update})" if update else ""))
+        rejected = f" (update: {update})" if update else ""
+        super().__init__(f"switch {switch}: {operation} failed: {why}{rejected}")
         self.switch = switch
         self.operation = operation
         self.why = why

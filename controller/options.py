@@ -18,7 +18,7 @@ class ControllerOptions:
     "Where agents and operators connect, host:port; port 0 picks a free one."
 
     window: int = MAX_WINDOW
-    "Packets a rank may have outstanding: a power of two, at most MAX_WINDOW. A stream uses twice as many slots."
+    "Packets a rank may have outstanding: a power of two up to MAX_WINDOW. A stream uses twice as many slots."
 
     lease: timedelta = timedelta(seconds=60)
     "A member that reports nothing for so long is taken for dead."

@@ -5,6 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from pydantic import ValidationError
+
 from netreduce.controller.topology.addresses import derived_ip, derived_mac
 from netreduce.controller.topology.inventory import Attachment, Inventory, SwitchPort
 from netreduce.controller.topology.schema import (
@@ -15,7 +17,6 @@ from netreduce.controller.topology.schema import (
     SwitchSpec,
     TopologySpec,
 )
-from pydantic import ValidationError
 
 _MODELS = {"switches": SwitchSpec, "hosts": HostSpec, "shm_pools": ShmPoolSpec}
 

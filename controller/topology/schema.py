@@ -3,8 +3,9 @@
 import re
 from typing import Annotated, Any
 
-from netreduce.controller.topology.addresses import canonical_ip, canonical_mac
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, field_validator
+
+from netreduce.controller.topology.addresses import canonical_ip, canonical_mac
 
 MAX_PORT = 510
 """v1model ports have 9 bits and the last one, 511, means drop."""
