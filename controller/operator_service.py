@@ -58,7 +58,7 @@ class OperatorService(pb_grpc.OperatorServiceServicer):
                 reply.switches.append(await self._counters(name))
             except SwitchError as error:
                 if request.switch:
-                    await context.abort(grpc.StatusCode.UNAVAILABLE, str(error))
+                    await context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(error))
                 LOG.warning("%s", error)
                 reply.switches.add(switch=name)
         return reply

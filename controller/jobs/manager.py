@@ -98,7 +98,8 @@ class JobManager:
 
     def attendance_ended(self, job: Job, member: Member) -> None:
         """The member's stream ended; without Leave that is its death."""
-        if not self._stopping and member.state is MemberState.ATTENDING:
+        present = job.state is JobState.ACTIVE and member.state is MemberState.ATTENDING
+        if present and not self._stopping:
             self._lose(job, member, "died: its connection ended without leaving")
 
     async def leave(self, request: pb.LeaveRequest) -> None:
