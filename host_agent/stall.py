@@ -1,0 +1,112 @@
+"""Finds out why a call does not finish: ranks in different calls, a rank that left, a silent switch.
+
+Ranks in one call meet in the switch, which notices unlike arguments at once.  Ranks of which one calls
+the switch and another calls Gloo, or has left, never meet; so a rank whose call takes long says in the
+c10d store what it waits in, and reads what the others say.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Protocol
+
+STALL_AFTER = timedelta(seconds=4)
+"""How long a call may take before the ranks compare notes."""
+
+SILENT_AFTER = timedelta(seconds=30)
+"""How long no result may come from the switch while all ranks are in the same call."""
+
+
+class Store(Protocol):
+    """The part of ``torch.distributed.Store`` that is used here; none of it blocks."""
+
+    def set(self, key: str, value: str) -> None: ...
+    def get(self, key: str) -> bytes: ...
+    def check(self, keys: list[str]) -> bool: ...
+
+
+@dataclass(frozen=True)
+class Running:
+    """The call that a rank is in."""
+
+    number: int
+    description: str
+    signature: str
+    """Equal on all ranks of a correct program."""
+    seconds: float
+    """Since the call began."""
+    results: int
+    """Results that this rank has received in all its calls."""
+
+
+class StallWatch:
+    """One rank's view of a process group's stalls.
+
+    Args:
+        store: shared by the ranks of this process group alone.
+        rank: of this process.
+        size: of the group.
+        switch: name of the switch, for messages.
+    """
+
+    def __init__(self, store: Store, rank: int, size: int, switch: str) -> None:
+        self._store = store
+        self._rank = rank
+        self._size = size
+        self._switch = switch
+        self._last_results = -1
+        self._silent_since = 0.0
+        self._number = 0
+
+    def leave(self, submitted: int) -> None:
+        """Tell the others that this rank leaves after ``submitted`` calls."""
+        self._store.set(f"left/{self._rank}", str(submitted))
+
+    def check(self, running: Running) -> str | None:
+        """Why ``running`` can never finish, or None: it may.  To be called about once a second.
+
+        Raises whatever the store raises when its host is gone.
+        """
+        if running.number != self._number or running.results != self._last_results:
+            self._number = running.number
+            self._last_results = running.results
+            self._silent_since = running.seconds
+        if running.seconds < STALL_AFTER.total_seconds():
+            return None
+        self._store.set(
+            f"stall/{self._rank}",
+            json.dumps([running.number, running.signature, running.description]),
+        )
+        same = 1
+        for peer in range(self._size):
+            if peer == self._rank:
+                continue
+            if self._store.check([f"left/{peer}"]):
+                submitted = int(self._store.get(f"left/{peer}"))
+                if submitted < running.number:
+                    return (
+                        f"rank {peer} left the process group after call {submitted}, "
+                        f"so call {running.number}, {running.description}, can never finish"
+                    )
+            if not self._store.check([f"stall/{peer}"]):
+                continue
+            number, signature, description = json.loads(self._store.get(f"stall/{peer}"))
+            if number != running.number:
+                continue
+            if signature != running.signature:
+                return (
+                    f"the ranks disagree on call {number}: rank {self._rank}: {running.description}; "
+                    f"rank {peer}: {description}; make all ranks call all_reduce in the same order with "
+                    "equal element counts, dtypes and ops"
+                )
+            same += 1
+        silent = running.seconds - self._silent_since
+        if same == self._size and silent >= SILENT_AFTER.total_seconds():
+            return (
+                f"switch {self._switch} sent no result for {silent:.0f} s while all {self._size} ranks were "
+                f"in call {running.number}, {running.description}; see `netreduce ctl switches`, and restart "
+                "the job"
+            )
+        return None
