@@ -1,0 +1,246 @@
+"""Compiles C to shared objects once and keeps them.
+
+A cached file's name is the hash of everything that decides its content: sources, headers, compiler,
+flags and CPU.  Several processes may ask for the same object at once: one compiles under a file lock,
+the others wait for it.  A process that is killed while it compiles leaves nothing that counts, since
+the finished file appears by an atomic rename.  Every file ends with the hash of its own bytes (what
+follows an ELF image is ignored by the loader), so that a damaged one is noticed and built again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import fcntl
+import functools
+import hashlib
+import os
+import shlex
+import shutil
+import stat
+import subprocess
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+CSRC = Path(__file__).resolve().parent / "csrc"
+FLAGS = (
+    "-std=gnu11",
+    "-O3",
+    "-march=native",
+    "-fno-semantic-interposition",
+    "-fvisibility=hidden",
+    "-fPIC",
+    "-shared",
+    "-Wall",
+    "-Wextra",
+    "-pthread",
+)
+TRAILER_MAGIC = b"netreduce-sha256"
+
+
+class CompilerNotFound(RuntimeError):
+    """There is no C compiler; the message says what to install."""
+
+
+class CompilationFailed(RuntimeError):
+    """The compiler rejected its input; the message has its last words."""
+
+
+def build_shared_object(
+    sources: Sequence[Path | str],
+    name: str,
+    extra_flags: Sequence[str] = (),
+    include_folders: Sequence[Path] = (),
+) -> Path:
+    """Returns the path of a shared object, compiling it if it is not in the cache.
+
+    Args:
+        sources: C files as paths, or C text as strings.
+        name: what the object is, for file names and messages.
+        extra_flags: appended to the compiler's command line.
+        include_folders: searched for headers after ``softswitch/csrc`` and ``softswitch/csrc/runtime``; a
+            change of any header in these folders makes a new object.
+
+    Raises:
+        CompilerNotFound: neither ``$CC`` nor cc, gcc or clang is there.
+        CompilationFailed: the compiler failed.
+        OSError: a source cannot be read, or no cache folder can be written.
+    """
+    compiler = find_compiler()
+    folders = [CSRC, CSRC / "runtime", *include_folders]
+    flags = [*FLAGS, *(f"-I{folder}" for folder in folders), *extra_flags]
+    key = _key(compiler, flags, sources, folders)
+    folder = cache_folder()
+    target = folder / f"{name}-{key}.so"
+    if is_intact(target):
+        return target
+    with _locked(folder / f"{name}-{key}.lock"):
+        if not is_intact(target):
+            _compile(compiler, flags, sources, name, target)
+    return target
+
+
+def load_shared_object(
+    sources: Sequence[Path | str],
+    name: str,
+    extra_flags: Sequence[str] = (),
+    include_folders: Sequence[Path] = (),
+) -> ctypes.CDLL:
+    """Builds and loads; an object that does not load is built again once.
+
+    Raises:
+        OSError: the new object does not load either.
+    """
+    path = build_shared_object(sources, name, extra_flags, include_folders)
+    try:
+        return ctypes.CDLL(str(path))
+    except OSError:
+        path.unlink(missing_ok=True)
+        return ctypes.CDLL(str(build_shared_object(sources, name, extra_flags, include_folders)))
+
+
+def find_compiler() -> list[str]:
+    """The command of the C compiler: ``$CC`` if set, else the first of cc, gcc and clang.
+
+    Raises:
+        CompilerNotFound
+    """
+    chosen = os.environ.get("CC", "").strip()
+    candidates = [shlex.split(chosen)] if chosen else [["cc"], ["gcc"], ["clang"]]
+    for command in candidates:
+        if shutil.which(command[0]):
+            return command
+    looked = f"CC={chosen!r} is not an executable" if chosen else "no cc, gcc or clang on PATH"
+    raise CompilerNotFound(
+        f"the embedded switch compiles P4 programs and needs a C compiler, but {looked}; "
+        "on Debian or Ubuntu: apt-get install gcc libc6-dev"
+    )
+
+
+def cache_folder() -> Path:
+    """The first writable of ``$XDG_CACHE_HOME/netreduce``, ``~/.cache/netreduce`` and a folder of this user
+    under the system's temporary one.
+
+    Raises:
+        OSError: none is writable.
+    """
+    candidates = []
+    if os.environ.get("XDG_CACHE_HOME"):
+        candidates.append(Path(os.environ["XDG_CACHE_HOME"]) / "netreduce")
+    with contextlib.suppress(RuntimeError):
+        candidates.append(Path.home() / ".cache" / "netreduce")
+    candidates.append(Path(tempfile.gettempdir()) / f"netreduce-{os.getuid()}")
+    for folder in candidates:
+        if _usable(folder):
+            return folder
+    tried = ", ".join(map(str, candidates))
+    raise OSError(f"no writable folder for compiled P4 programs (tried {tried}); set XDG_CACHE_HOME")
+
+
+def _usable(folder: Path) -> bool:
+    """Objects found in the folder are executed, so it must not be another user's or open to others."""
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        info = folder.stat()
+        if info.st_uid != os.getuid() or info.st_mode & stat.S_IWOTH:
+            return False
+        with tempfile.TemporaryFile(dir=folder):
+            return True
+    except OSError:
+        return False
+
+
+def is_intact(path: Path) -> bool:
+    """Whether a cached object is there with the bytes that the compiler wrote."""
+    try:
+        data = path.read_bytes()
+    except OSError:
+        return False
+    trailer = len(TRAILER_MAGIC) + hashlib.sha256().digest_size
+    image, end = data[:-trailer], data[-trailer:]
+    return len(data) > trailer and end == TRAILER_MAGIC + hashlib.sha256(image).digest()
+
+
+def _key(
+    compiler: Sequence[str], flags: Sequence[str], sources: Sequence[Path | str], folders: Sequence[Path]
+) -> str:
+    digest = hashlib.sha256()
+
+    def add(data: bytes) -> None:
+        digest.update(len(data).to_bytes(8, "big") + data)
+
+    add(_compiler_version(tuple(compiler)).encode())
+    add("\0".join(flags).encode())
+    add(_cpu().encode())
+    for source in sources:
+        add(source.read_bytes() if isinstance(source, Path) else source.encode())
+    headers = {header for folder in folders for header in folder.glob("*.h")}
+    for header in sorted(headers):
+        add(header.name.encode())
+        add(header.read_bytes())
+    return digest.hexdigest()[:32]
+
+
+@functools.lru_cache(maxsize=8)
+def _compiler_version(command: tuple[str, ...]) -> str:
+    try:
+        result = subprocess.run([*command, "--version"], capture_output=True, text=True, timeout=60, check=True)
+    except (OSError, subprocess.SubprocessError) as error:
+        raise CompilerNotFound(f"the C compiler {shlex.join(command)} does not run: {error}") from error
+    return result.stdout
+
+
+@functools.lru_cache(maxsize=1)
+def _cpu() -> str:
+    """What ``-march=native`` depends on."""
+    lines = set()
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text(errors="replace").splitlines():
+            if line.startswith(("model name", "flags", "Features", "CPU part")):
+                lines.add(line)
+    return "\n".join(sorted(lines)) or os.uname().machine
+
+
+@contextlib.contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """Holds an exclusive lock; the kernel drops it when the process dies, however it dies."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _compile(
+    compiler: Sequence[str], flags: Sequence[str], sources: Sequence[Path | str], name: str, target: Path
+) -> None:
+    work = target.with_suffix(".work")
+    shutil.rmtree(work, ignore_errors=True)  # of a process that was killed; we hold the lock
+    work.mkdir(mode=0o700)
+    try:
+        files = []
+        for number, source in enumerate(sources):
+            if isinstance(source, str):
+                path = work / f"{name}-{number}.c"
+                path.write_text(source)
+                files.append(path)
+            else:
+                files.append(source)
+        output = work / "object.so"
+        command = [*compiler, *flags, *map(str, files), "-o", str(output)]
+        result = subprocess.run(command, capture_output=True, text=True)
+        if result.returncode != 0:
+            raise CompilationFailed(
+                f"{shlex.join(compiler)} failed on {name} (exit status {result.returncode}):\n"
+                + result.stderr[-4000:]
+            )
+        image = output.read_bytes()
+        with open(output, "ab") as file:
+            file.write(TRAILER_MAGIC + hashlib.sha256(image).digest())
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(output, target)
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
