@@ -20,7 +20,7 @@ $(VENV)/.dependencies: constraints.txt requirements.txt
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -r requirements.txt
 	@touch $@
 
-NATIVE = $(wildcard setup.py pyproject.toml host_agent/csrc/*.h host_agent/csrc/*/*.h host_agent/csrc/*/*.cc softswitch/csrc/shm_port.h)
+NATIVE = setup.py pyproject.toml softswitch/csrc/shm_port.h $(shell find host_agent/csrc -name '*.h' -o -name '*.cc')
 
 $(STAMP): $(VENV)/.dependencies $(NATIVE)
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps -e .

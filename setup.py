@@ -32,8 +32,11 @@ def native_extensions() -> tuple[list, dict]:
     from setuptools import Extension
     from torch.utils.cpp_extension import BuildExtension, CppExtension
 
-    flags = ["-std=c++17", "-O3", "-march=native", "-Wall", "-Wextra", "-fvisibility=hidden"]
-    includes = ["host_agent/csrc", "softswitch/csrc"]
+    # Ranks may be built for different processors and must round alike: no fused multiply-add.
+    flags = ["-std=c++17", "-O3", "-march=native", "-ffp-contract=off"]
+    flags += ["-Wall", "-Wextra", "-fvisibility=hidden"]
+    # Absolute, because ninja compiles elsewhere.
+    includes = [str(Path(folder).resolve()) for folder in ("host_agent/csrc", "softswitch/csrc")]
     headers = sorted(str(p) for p in Path("host_agent/csrc").glob("**/*.h"))
     depends = [*headers, "softswitch/csrc/shm_port.h"]
     extensions = [
