@@ -19,6 +19,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from contextlib import ExitStack
+from datetime import timedelta
 from types import TracebackType
 
 from finsy.proto import p4r
@@ -34,7 +35,7 @@ from packets.p4runtime import P4Runtime
 PORT_COUNT = 8
 PORTS = tuple(range(1, PORT_COUNT + 1))
 DEVICE_ID = 1
-START_TIMEOUT_S = 90.0
+START_TIMEOUT = timedelta(seconds=90)
 """The embedded switch may have to compile itself and the program first."""
 MARKER_TIMEOUT_S = 20.0
 MTU = 4300
@@ -179,7 +180,7 @@ class Softswitch(Target):
         command += ["--shm-socket", name, "--shm-ports", f"1-{PORT_COUNT}"]
         service = Service("embedded switch", command)
         self._cleanup.callback(service.stop)
-        address = service.wait_ready(START_TIMEOUT_S).split()[-1]
+        address = service.wait_ready(START_TIMEOUT).split()[-1]
         for number in PORTS:
             port = self._cleanup.enter_context(ShmPort(name, number))
             self._ports[number] = _SharedMemoryPort(port)
