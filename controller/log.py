@@ -16,7 +16,9 @@ def _task_name() -> str:
     except RuntimeError:
         return ""
     name = task.get_name() if task else ""
-    return "" if name.startswith("Task-") else name.removeprefix("fy:")
+    if name.startswith(("Task-", "HandleExceptions[")):  # named by asyncio, by gRPC: says nothing
+        return ""
+    return name.removeprefix("fy:")
 
 
 class TaskLogger(logging.LoggerAdapter):

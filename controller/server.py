@@ -80,9 +80,10 @@ class Controller:
 
     async def wait_switches(self) -> None:
         """Return when every switch is ready (or has said no), at the latest after ``startup_wait``."""
-        waits = [session.wait_settled() for session in self.sessions.values()]
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(asyncio.gather(*waits), self._options.startup_wait.total_seconds())
+            async with asyncio.timeout(self._options.startup_wait.total_seconds()):
+                for session in self.sessions.values():
+                    await session.wait_settled()
         for session in self.sessions.values():
             if not session.ready:
                 LOG.warning(

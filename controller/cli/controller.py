@@ -126,6 +126,7 @@ async def _run(options, ready_fd: int | None) -> None:
             _announce(f"netreduce controller is ready on {running.address}", ready_fd)
             await stopping
         switches.cancel()
+        await asyncio.gather(switches, return_exceptions=True)
 
 
 def _announce(line: str, ready_fd: int | None) -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Hashable
 
 import finsy as fy
+from finsy.p4entity import P4Replica
 
 Entity = fy.P4TableEntry | fy.P4MulticastGroupEntry
 
@@ -19,6 +20,6 @@ def identity(entity: Entity) -> Hashable:
 def content(entity: Entity) -> Hashable:
     """Equal for two entities with the same effect: action and parameters, or replicas."""
     if isinstance(entity, fy.P4MulticastGroupEntry):
-        replicas = [fy.P4Replica(r) if isinstance(r, int) else r for r in entity.replicas]
+        replicas = [P4Replica(r) if isinstance(r, int) else r for r in entity.replicas]
         return tuple(sorted((r.port, r.instance) for r in replicas))
     return (entity.action.name, tuple(sorted(entity.action.args.items()))) if entity.action else None
