@@ -12,16 +12,25 @@ import errno
 import os
 import threading
 from collections.abc import Sequence
-from ctypes import POINTER, c_char_p, c_double, c_int, c_int32, c_size_t, c_uint8, c_uint32, c_uint64, c_void_p
+from ctypes import (
+    POINTER,
+    c_char_p,
+    c_double,
+    c_int,
+    c_size_t,
+    c_uint32,
+    c_uint64,
+    c_void_p,
+)
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import cache
 from pathlib import Path
 
 from .build import build_core
+from .pipeline import NativeCounter, NativeEntry, PipelineOps, Replica
 
 CORE_ABI = 1
-PIPELINE_ABI = 1
 PORT_COUNT = 511
 """Port numbers are 0..510; 511 is v1model's drop port."""
 DROP_PORT = 511
@@ -64,56 +73,10 @@ class PortKind(IntEnum):
     CPU = 3
 
 
-# --- C structures: csrc/pipeline.h and csrc/core/core.h -------------------------------------------
-
-
-class _Entry(ctypes.Structure):
-    _fields_ = (
-        ("value", c_char_p),
-        ("mask", c_char_p),
-        ("priority", c_int32),
-        ("action", c_uint32),
-        ("data", c_char_p),
-        ("data_length", c_uint32),
-    )
-
-
-class _Counter(ctypes.Structure):
-    _fields_ = (("packets", c_uint64), ("bytes", c_uint64))
-
-
-class _Replica(ctypes.Structure):
-    _fields_ = (("port", c_uint32), ("instance", c_uint32))
-
+# --- C structures: csrc/core/core.h ---------------------------------------------------------------
 
 _P = c_void_p
 _BYTES = c_char_p
-
-
-def _function(*arguments):
-    return ctypes.CFUNCTYPE(c_int, _P, *arguments)
-
-
-class _Ops(ctypes.Structure):
-    _fields_ = (
-        ("abi", c_uint32),
-        ("create", c_void_p),
-        ("destroy", c_void_p),
-        ("process", ctypes.CFUNCTYPE(None, _P, c_uint32, _BYTES, c_uint32)),
-        ("table_insert", _function(c_uint32, POINTER(_Entry), POINTER(c_uint64))),
-        ("table_modify", _function(c_uint32, c_uint64, c_uint32, _BYTES, c_uint32)),
-        ("table_delete", _function(c_uint32, c_uint64)),
-        ("table_set_default", _function(c_uint32, c_uint32, _BYTES, c_uint32)),
-        ("table_reset_default", _function(c_uint32)),
-        ("table_counter_read", _function(c_uint32, c_uint64, POINTER(_Counter))),
-        ("table_counter_write", _function(c_uint32, c_uint64, POINTER(_Counter))),
-        ("counter_read", _function(c_uint32, c_uint64, c_uint64, POINTER(_Counter))),
-        ("counter_write", _function(c_uint32, c_uint64, POINTER(_Counter))),
-        ("register_read", _function(c_uint32, c_uint64, POINTER(c_uint8), c_uint32)),
-        ("register_write", _function(c_uint32, c_uint64, _BYTES, c_uint32)),
-        ("multicast_set", _function(c_uint32, POINTER(_Replica), c_uint32)),
-        ("clone_session_set", _function(c_uint32, POINTER(_Replica), c_uint32, c_uint32)),
-    )
 
 
 class _Fault(ctypes.Structure):
@@ -174,7 +137,7 @@ def _library() -> ctypes.CDLL:
         "ssw_program_load": (_P, _P, _BYTES, _BYTES, c_size_t),
         "ssw_program_attach": (None, _P, _P),
         "ssw_program_unload": (None, _P),
-        "ssw_program_ops": (POINTER(_Ops),),
+        "ssw_program_ops": (POINTER(PipelineOps),),
         "ssw_core_packet_out": (c_int, _P, _BYTES, c_uint32),
         "ssw_core_packet_in": (c_int, _P, _BYTES, c_uint32, c_int),
         "ssw_core_port_stats": (c_int, _P, c_uint32, POINTER(_PortStats)),
@@ -312,7 +275,7 @@ class Instance:
         self, table: int, value: bytes, mask: bytes, priority: int, action: int, data: bytes
     ) -> int:
         """Inserts an entry; returns its handle."""
-        entry = _Entry(value, mask, priority, action, data, len(data))
+        entry = NativeEntry(value, mask, priority, action, data, len(data))
         handle = c_uint64()
         self._call("table_insert", table, ctypes.byref(entry), ctypes.byref(handle))
         return handle.value
@@ -331,38 +294,38 @@ class Instance:
 
     def table_counter_read(self, table: int, handle: int) -> tuple[int, int]:
         """(packets, bytes) of an entry's direct counter; handle 0: the default action's."""
-        counter = _Counter()
+        counter = NativeCounter()
         self._call("table_counter_read", table, handle, ctypes.byref(counter))
         return counter.packets, counter.bytes
 
     def table_counter_write(self, table: int, handle: int, packets: int, byte_count: int) -> None:
-        self._call("table_counter_write", table, handle, ctypes.byref(_Counter(packets, byte_count)))
+        self._call("table_counter_write", table, handle, ctypes.byref(NativeCounter(packets, byte_count)))
 
     def counter_read(self, counter: int, first: int, count: int) -> list[tuple[int, int]]:
         """(packets, bytes) of ``count`` cells, all read at one moment."""
-        cells = (_Counter * count)()
+        cells = (NativeCounter * count)()
         self._call("counter_read", counter, first, count, cells)
         return [(cell.packets, cell.bytes) for cell in cells]
 
     def counter_write(self, counter: int, index: int, packets: int, byte_count: int) -> None:
-        self._call("counter_write", counter, index, ctypes.byref(_Counter(packets, byte_count)))
+        self._call("counter_write", counter, index, ctypes.byref(NativeCounter(packets, byte_count)))
 
     def register_read(self, register: int, index: int, length: int) -> bytes:
-        out = (c_uint8 * length)()
+        out = ctypes.create_string_buffer(length)
         self._call("register_read", register, index, out, length)
-        return bytes(out)
+        return out.raw
 
     def register_write(self, register: int, index: int, value: bytes) -> None:
         self._call("register_write", register, index, value, len(value))
 
     def multicast_set(self, group: int, replicas: Sequence[tuple[int, int]]) -> None:
         """Replicas are (port, instance); none deletes the group."""
-        self._call("multicast_set", group, (_Replica * len(replicas))(*replicas), len(replicas))
+        self._call("multicast_set", group, (Replica * len(replicas))(*replicas), len(replicas))
 
     def clone_session_set(
         self, session: int, replicas: Sequence[tuple[int, int]], truncate_bytes: int = 0
     ) -> None:
-        array = (_Replica * len(replicas))(*replicas)
+        array = (Replica * len(replicas))(*replicas)
         self._call("clone_session_set", session, array, len(replicas), truncate_bytes)
 
     def process(self, port: int, frame: bytes) -> None:
@@ -390,7 +353,9 @@ class SwitchCore:
         log_level: one of :data:`LOG_LEVELS`; lines go to standard error.
     """
 
-    def __init__(self, *, cpu_port: int | None = None, drop_port: int = DROP_PORT, log_level: str = "warning"):
+    def __init__(
+        self, *, cpu_port: int | None = None, drop_port: int = DROP_PORT, log_level: str = "warning"
+    ):
         if cpu_port is not None and not 0 < cpu_port < PORT_COUNT:
             raise SwitchError(f"CPU port {cpu_port}: it is between 1 and {PORT_COUNT - 1}")
         if not 0 <= drop_port <= DROP_PORT or drop_port == cpu_port:

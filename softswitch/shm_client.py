@@ -81,7 +81,10 @@ class ShmPort:
         self._memory: mmap.mmap | None = None
         self._bells: list[int] = []
         try:
-            self._socket.settimeout(timeout)
+            # Not settimeout(): a non-blocking connect fails at once when many clients come together.
+            limit = struct.pack("@ll", int(timeout), int(timeout % 1 * 1e6))
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, limit)
             self._socket.connect(unix_address(name))
             self._greet()
         except BaseException:
@@ -176,8 +179,8 @@ class ShmPort:
             os.close(fd)
         self._bells = []
         if self._memory is not None:
+            # Unmapped with the last view of it: a ring that the caller still holds keeps it alive.
             del self.layout
-            self._memory.close()
             self._memory = None
 
     def __enter__(self) -> ShmPort:

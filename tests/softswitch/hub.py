@@ -39,7 +39,9 @@ class Hub(SwitchCore):
 
 
 @contextmanager
-def running_hub(*faults: Fault, flood: tuple[int, ...] = (1, 2, 3), cpu_port: int | None = None) -> Iterator[Hub]:
+def running_hub(
+    *faults: Fault, flood: tuple[int, ...] = (1, 2, 3), cpu_port: int | None = None
+) -> Iterator[Hub]:
     core = Hub(cpu_port=cpu_port)
     with core:
         for fault in faults:

@@ -49,7 +49,7 @@ int shm_listen(ssw_core *core, const char *name, char *error, size_t error_size)
 
   int listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   if (listener < 0 || bind(listener, (const struct sockaddr *)&address, length) ||
-      listen(listener, (int)PENDING_CLIENTS)) {
+      listen(listener, SOMAXCONN)) {
     int why = errno;
     if (why == EADDRINUSE)
       snprintf(error, error_size,

@@ -1,0 +1,196 @@
+"""``netreduce switch``: the embedded switch as a process of its own.  Options are named as BMv2's."""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+import os
+import re
+import signal
+import sys
+import threading
+from pathlib import Path
+
+import click
+from google.protobuf import text_format
+from google.protobuf.message import DecodeError
+
+from .core import DROP_PORT, LOG_LEVELS, PORT_COUNT, Fault, SwitchCore, SwitchError
+from .native_cache import CompilationFailed, CompilerNotFound
+
+PR_SET_PDEATHSIG = 1
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+class InterfaceType(click.ParamType):
+    """PORT@INTERFACE."""
+
+    name = "PORT@INTERFACE"
+
+    def convert(self, value, param, ctx):
+        port, at, interface = value.partition("@")
+        if not at or not port.isdecimal() or not interface or int(port) >= PORT_COUNT:
+            self.fail(f"{value!r}: expected PORT@INTERFACE, as in 1@veth0, port 0 to {PORT_COUNT - 1}")
+        return int(port), interface
+
+
+class PortRangesType(click.ParamType):
+    """1-64 or 1,3,8-15."""
+
+    name = "PORTS"
+
+    def convert(self, value, param, ctx):
+        ranges = []
+        for part in value.split(","):
+            match = re.fullmatch(r"(\d+)(?:-(\d+))?", part.strip())
+            first, last = (int(match[1]), int(match[2] or match[1])) if match else (1, 0)
+            if not first <= last < PORT_COUNT:
+                self.fail(f"{value!r}: expected ports from 0 to {PORT_COUNT - 1}, as in 1-64 or 1,3,8-15")
+            ranges.append((first, last))
+        return ranges
+
+
+class FaultType(click.ParamType):
+    """drop=0.01,seed=7,port=3,direction=in."""
+
+    name = "FAULT"
+
+    def convert(self, value, param, ctx):
+        try:
+            return Fault.parse(value)
+        except ValueError as error:
+            self.fail(str(error))
+
+
+@click.command()
+@click.option("--json", "json_path", type=click.Path(exists=True, dir_okay=False, path_type=Path),
+              help="Program to run from the start: BMv2 JSON as p4c writes it.  Needs --p4info.")
+@click.option("--p4info", "p4info_path", type=click.Path(exists=True, dir_okay=False, path_type=Path),
+              help="P4Info of the program, as text or binary protobuf.")
+@click.option("--no-p4", is_flag=True, help="Start without a program and wait for a controller to push one "
+              "(the default without --json).")
+@click.option("-i", "--interface", "interfaces", type=InterfaceType(), multiple=True,
+              help="Plug a network interface (veth, tap, NIC) into a port; needs root.  Repeatable.  Its "
+              "tso, gso and gro offloads are turned off.")
+@click.option("--shm-socket", metavar="NAME", help="Unix socket on which processes of the same user plug "
+              "shared-memory ports in; @name is in the abstract namespace.")
+@click.option("--shm-ports", type=PortRangesType(), default="1-64", show_default=True,
+              help="Ports open to shared-memory clients, for example 1-64 or 1,3,8-15.")
+@click.option("--device-id", type=click.IntRange(0, (1 << 64) - 1), default=1, show_default=True,
+              help="Device id that controllers must name; 0 is legal here, unlike on BMv2.")
+@click.option("--grpc-server-addr", metavar="HOST:PORT", default="127.0.0.1:9559", show_default=True,
+              help="Where to serve P4Runtime; port 0 lets the system pick one (see --ready-fd).")
+@click.option("--cpu-port", type=click.IntRange(1, PORT_COUNT - 1),
+              help="Port of packet-in and packet-out; without it there is neither.")
+@click.option("--drop-port", type=click.IntRange(0, DROP_PORT), default=DROP_PORT, show_default=True,
+              help="Port that drops what is sent to it.")
+@click.option("--fault", "faults", type=FaultType(), multiple=True,
+              help="Inject faults: drop=P,duplicate=P,reorder=P,seed=N[,port=N][,direction=in|out][,depth=8]"
+              "[,hold_ms=5].  Same seed, same fate of every frame.  Repeatable; a later one replaces an "
+              "earlier one of the same port and direction.")
+@click.option("--ready-fd", type=click.IntRange(0), metavar="FD",
+              help="Write one line with the bound P4Runtime address to this descriptor, and close it, once "
+              "everything is ready; it is printed to standard output otherwise.")
+@click.option("--exit-with-parent", is_flag=True, help="Stop when the process that started this one ends, "
+              "whatever way (strictly: its thread that did).")
+@click.option("-L", "--log-level", type=click.Choice(LOG_LEVELS), default="warning", show_default=True)
+def switch(
+    json_path, p4info_path, no_p4, interfaces, shm_socket, shm_ports, device_id, grpc_server_addr, cpu_port,
+    drop_port, faults, ready_fd, exit_with_parent, log_level,
+) -> None:  # fmt: skip
+    """Run the embedded switch: any P4 program for BMv2's v1model, compiled to native code.
+
+    A controller reaches it over P4Runtime; frames come and go through network interfaces and
+    shared-memory ports.
+    """
+    if exit_with_parent:
+        _die_with_parent()
+    if json_path and no_p4:
+        raise click.UsageError("--no-p4 and --json exclude each other")
+    if bool(json_path) != bool(p4info_path):
+        raise click.UsageError("--json and --p4info belong together")
+    if not grpc_server_addr.startswith("unix") and not re.fullmatch(r".+:\d+", grpc_server_addr):
+        raise click.UsageError(f"--grpc-server-addr {grpc_server_addr}: expected HOST:PORT")
+    logging.basicConfig(
+        level=log_level.upper(), format="netreduce switch: %(levelname)s: %(message)s", stream=sys.stderr
+    )
+    stop = _stop_on_signals()
+    try:
+        core = SwitchCore(cpu_port=cpu_port, drop_port=drop_port, log_level=log_level)
+        with core:
+            for fault in faults:
+                core.set_fault(fault)
+            for first, last in shm_ports:
+                core.allow_shm_ports(first, last)
+            if shm_socket:
+                core.listen(shm_socket)
+            for port, interface in interfaces:
+                core.add_interface(port, interface)
+            _serve(core, device_id, grpc_server_addr, json_path, p4info_path, ready_fd, stop)
+    except (SwitchError, CompilerNotFound, CompilationFailed) as error:
+        raise click.ClickException(str(error)) from error
+
+
+def _serve(core, device_id, address, json_path, p4info_path, ready_fd, stop: threading.Event) -> None:
+    # Here and not above: --help and usage errors need not wait for gRPC.
+    from .build import build_pipeline
+    from .p4runtime import P4RuntimeServer
+
+    server = P4RuntimeServer(core, device_id, build_pipeline)
+    if json_path:
+        _load(server, json_path, p4info_path)
+    core.start()
+    bound = server.serve(address)
+    try:
+        _report_ready(bound, ready_fd)
+        while not stop.wait(3600):
+            pass
+    finally:
+        server.stop()
+
+
+def _load(server, json_path: Path, p4info_path: Path) -> None:
+    from .p4runtime.errors import P4RuntimeError
+    from .p4runtime.protos import p4i, p4r
+
+    config = p4r.ForwardingPipelineConfig(p4_device_config=json_path.read_bytes())
+    data = p4info_path.read_bytes()
+    try:
+        text_format.Parse(data, config.p4info)
+    except (text_format.ParseError, UnicodeDecodeError) as error:
+        try:
+            config.p4info.CopyFrom(p4i.P4Info.FromString(data))
+        except DecodeError:
+            raise SwitchError(f"{p4info_path} is not a P4Info, neither text nor binary: {error}") from None
+    try:
+        server.load(config)
+    except P4RuntimeError as error:
+        raise SwitchError(f"{json_path}: {error}") from error
+
+
+def _report_ready(address: str, ready_fd: int | None) -> None:
+    line = f"{address}\n"
+    if ready_fd is None:
+        click.echo(line, nl=False)
+        return
+    try:
+        os.write(ready_fd, line.encode())
+        os.close(ready_fd)
+    except OSError as error:
+        raise SwitchError(f"--ready-fd {ready_fd}: {error.strerror}: is the launcher gone?") from error
+
+
+def _stop_on_signals() -> threading.Event:
+    stop = threading.Event()
+    for number in STOP_SIGNALS:
+        signal.signal(number, lambda *_: stop.set())
+    return stop
+
+
+def _die_with_parent() -> None:
+    parent = os.getppid()
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0):
+        raise click.ClickException(f"--exit-with-parent: {os.strerror(ctypes.get_errno())}")
+    if os.getppid() != parent:
+        raise click.ClickException("the process that started the switch is gone already")
