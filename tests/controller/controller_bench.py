@@ -1,7 +1,7 @@
 """A job manager over switches in memory."""
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
@@ -24,6 +24,13 @@ shm_pools: [{switch: s1, socket: "@s1", first_port: 1, count: 8}]
 OPTIONS = ControllerOptions(
     topology=Path("net.yaml"), lease=timedelta(seconds=60), window=64, unreachable_limit=timedelta(seconds=30)
 )
+
+
+async def until(condition: Callable[[], bool], patience: float = 60) -> None:
+    """Wait for a condition; at most ``patience`` seconds."""
+    async with asyncio.timeout(patience):
+        while not condition():
+            await asyncio.sleep(0.01)
 
 
 def request(rank: int, world_size: int = 2, **changes: Any) -> pb.JoinRequest:

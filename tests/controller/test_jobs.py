@@ -277,6 +277,19 @@ def test_no_slots_left(run):
     run(test())
 
 
+def test_no_stream_numbers_left(run):
+    async def test():
+        bench = await Bench.make(options=options(window=1))
+        for n in range(255):
+            replies = await bench.join(*(udp_request(r, group=f"g{n}", lane_bits=[32]) for r in range(2)))
+            assert replies[0].admitted
+        assert bench.job(255).plan.streams[0].number == 255
+        replies = await bench.join(*(udp_request(rank, group="last") for rank in range(2)))
+        assert replies[0].reason == "switch s1 has no stream number left; wait for another job to end"
+
+    run(test())
+
+
 def test_ranks_on_two_switches(run):
     async def test():
         topology = TOPOLOGY.replace("device_id: 1}", "device_id: 1}, {name: s2, address: 'h:1'}")

@@ -2,14 +2,14 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
 import grpc
 import pytest
-from controller_bench import request
+from controller_bench import request, until
 from p4runtime_server import P4RuntimeServer
 
 from netreduce.controller.api import job_service_pb2 as pb
@@ -50,13 +50,6 @@ class Setup:
         """A job as operators see it."""
         listed = await self.operators.ListJobs(pb.ListJobsRequest(include_finished=True))
         return next(job for job in listed.jobs if job.job_id == job_id)
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    """Wait for a condition."""
-    async with asyncio.timeout(PATIENCE):
-        while not condition():
-            await asyncio.sleep(0.01)
 
 
 def write_topology(folder: Path, address: str) -> Path:

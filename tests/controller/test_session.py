@@ -2,12 +2,13 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from datetime import timedelta
 
 import finsy as fy
 import grpc
 import pytest
+from controller_bench import until
 from p4runtime_server import P4RuntimeServer
 
 from netreduce.controller import p4runtime_session
@@ -27,13 +28,6 @@ def forward(destination: int, port: int = 1) -> fy.P4TableEntry:
     """An entry to write."""
     match = fy.P4TableMatch(destination=destination)
     return fy.P4TableEntry("forward", match=match, action=fy.P4TableAction("to_port", port=port))
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    """Wait for a condition."""
-    async with asyncio.timeout(PATIENCE):
-        while not condition():
-            await asyncio.sleep(0.01)
 
 
 class Recorder:
