@@ -175,7 +175,7 @@ def _key(
     add(_cpu().encode())
     for source in sources:
         add(source.read_bytes() if isinstance(source, Path) else source.encode())
-    headers = {header for folder in folders for header in folder.glob("*.h")}
+    headers = {header for folder in folders for header in folder.rglob("*.h")}
     for header in sorted(headers):
         add(header.name.encode())
         add(header.read_bytes())
@@ -185,7 +185,9 @@ def _key(
 @functools.lru_cache(maxsize=8)
 def _compiler_version(command: tuple[str, ...]) -> str:
     try:
-        result = subprocess.run([*command, "--version"], capture_output=True, text=True, timeout=60, check=True)
+        result = subprocess.run(
+            [*command, "--version"], capture_output=True, text=True, timeout=60, check=True
+        )
     except (OSError, subprocess.SubprocessError) as error:
         raise CompilerNotFound(f"the C compiler {shlex.join(command)} does not run: {error}") from error
     return result.stdout

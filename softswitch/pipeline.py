@@ -135,7 +135,11 @@ def pack(values: Sequence[int], widths: Sequence[int]) -> bytes:
 class Pipeline:
     """One instance of a program.  Not safe for concurrent use: callers serialise, as pipeline.h says."""
 
-    def __init__(self, source: CompiledProgram | Program | str | Path | bytes | dict, now_us: Callable[[], int] = lambda: 0):
+    def __init__(
+        self,
+        source: CompiledProgram | Program | str | Path | bytes | dict,
+        now_us: Callable[[], int] = lambda: 0,
+    ):
         compiled = source if isinstance(source, CompiledProgram) else compile_program(source)
         self.program: Program = compiled.program
         self.ops = load_ops(compiled.library)
@@ -144,7 +148,9 @@ class Pipeline:
         self.log: list[tuple[int, str]] = []
         self._host = Host(
             None,
-            TransmitFunction(lambda _, port, data, n: self.transmitted.append((port, ctypes.string_at(data, n)))),
+            TransmitFunction(
+                lambda _, port, data, n: self.transmitted.append((port, ctypes.string_at(data, n)))
+            ),
             DigestFunction(lambda _, ident, data, n: self.digests.append((ident, ctypes.string_at(data, n)))),
             LogFunction(lambda _, level, text: self.log.append((level, text.decode(errors="replace")))),
             NowFunction(lambda _: now_us()),
@@ -207,13 +213,17 @@ class Pipeline:
         widths = [key.width for key in table.keys]
         masks = [(1 << w) - 1 for w in widths] if masks is None else masks
         packed = pack(data, [param.width for param in chosen.params])
-        entry = NativeEntry(pack(values, widths), pack(masks, widths), priority, chosen.id, packed, len(packed))
+        entry = NativeEntry(
+            pack(values, widths), pack(masks, widths), priority, chosen.id, packed, len(packed)
+        )
         handle = c_uint64()
         status = self.ops.table_insert(self.instance, table.id, ctypes.byref(entry), ctypes.byref(handle))
         self._check(status, f"insert into table {table.name}")
         return handle.value
 
-    def modify(self, table: Table | str | int, handle: int, action: Action | str | int, data: Sequence[int] = ()) -> None:
+    def modify(
+        self, table: Table | str | int, handle: int, action: Action | str | int, data: Sequence[int] = ()
+    ) -> None:
         table = self.table(table)
         chosen = self._action(table, action)
         packed = pack(data, [param.width for param in chosen.params])
@@ -224,7 +234,9 @@ class Pipeline:
         table = self.table(table)
         self._check(self.ops.table_delete(self.instance, table.id, handle), f"delete from table {table.name}")
 
-    def set_default(self, table: Table | str | int, action: Action | str | int, data: Sequence[int] = ()) -> None:
+    def set_default(
+        self, table: Table | str | int, action: Action | str | int, data: Sequence[int] = ()
+    ) -> None:
         table = self.table(table)
         chosen = self._action(table, action)
         packed = pack(data, [param.width for param in chosen.params])
@@ -254,7 +266,11 @@ class Pipeline:
 
     def counters(self, counter: str | int, first: int = 0, count: int | None = None) -> list[Count]:
         """Cells of an indirect counter; by default all."""
-        chosen = self.program.counters[counter] if isinstance(counter, int) else self.program.counters_by_name[counter]
+        chosen = (
+            self.program.counters[counter]
+            if isinstance(counter, int)
+            else self.program.counters_by_name[counter]
+        )
         count = chosen.size - first if count is None else count
         cells = (NativeCounter * max(count, 1))()
         status = self.ops.counter_read(self.instance, chosen.id, first, count, cells)
@@ -262,7 +278,11 @@ class Pipeline:
         return [Count(cells[i].packets, cells[i].bytes) for i in range(count)]
 
     def set_counter(self, counter: str | int, index: int, count: Count) -> None:
-        chosen = self.program.counters[counter] if isinstance(counter, int) else self.program.counters_by_name[counter]
+        chosen = (
+            self.program.counters[counter]
+            if isinstance(counter, int)
+            else self.program.counters_by_name[counter]
+        )
         value = NativeCounter(count.packets, count.bytes)
         status = self.ops.counter_write(self.instance, chosen.id, index, ctypes.byref(value))
         self._check(status, f"write counter {chosen.name}")
@@ -272,7 +292,10 @@ class Pipeline:
         chosen = registers[register]
         size = (chosen.width + 7) // 8
         cell = ctypes.create_string_buffer(size)
-        self._check(self.ops.register_read(self.instance, chosen.id, index, cell, size), f"read register {chosen.name}")
+        self._check(
+            self.ops.register_read(self.instance, chosen.id, index, cell, size),
+            f"read register {chosen.name}",
+        )
         return int.from_bytes(cell.raw, "big")
 
     def write_register(self, register: str | int, index: int, value: int) -> None:
@@ -287,9 +310,14 @@ class Pipeline:
     def set_multicast(self, group: int, replicas: Sequence[tuple[int, int]]) -> None:
         """Members of a multicast group as (port, instance); none deletes it."""
         members = (Replica * max(len(replicas), 1))(*(Replica(*member) for member in replicas))
-        self._check(self.ops.multicast_set(self.instance, group, members, len(replicas)), f"set multicast group {group}")
+        self._check(
+            self.ops.multicast_set(self.instance, group, members, len(replicas)),
+            f"set multicast group {group}",
+        )
 
-    def set_clone_session(self, session: int, replicas: Sequence[tuple[int, int]], truncate_bytes: int = 0) -> None:
+    def set_clone_session(
+        self, session: int, replicas: Sequence[tuple[int, int]], truncate_bytes: int = 0
+    ) -> None:
         members = (Replica * max(len(replicas), 1))(*(Replica(*member) for member in replicas))
         status = self.ops.clone_session_set(self.instance, session, members, len(replicas), truncate_bytes)
         self._check(status, f"set clone session {session}")

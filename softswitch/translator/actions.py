@@ -75,4 +75,6 @@ class ActionCodegen:
         write = PRIMITIVES.get(primitive.op)
         if write is None:
             raise UnsupportedConstruct(f"primitive {primitive.op!r}", primitive.source, where)
-        write(PrimitiveContext(self.program, self.layout, out, expressions, self.externs), *primitive.parameters)
+        write(
+            PrimitiveContext(self.program, self.layout, out, expressions, self.externs), *primitive.parameters
+        )

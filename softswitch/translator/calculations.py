@@ -20,7 +20,7 @@ ALGORITHMS = {
     "xor32": "xor32",
     "identity": "identity",
 }
-"""The ``_custom`` variants have these parameters until a control plane changes them, which P4Runtime cannot."""
+"""The ``_custom`` variants have these parameters until a control plane changes them; P4Runtime cannot."""
 
 
 class Calculations:
@@ -42,13 +42,14 @@ class Calculations:
     def _calculation(self, out: Writer, calculation: Calculation) -> None:
         if calculation.algorithm not in ALGORITHMS:
             raise UnsupportedConstruct(
-                f"hash algorithm {calculation.algorithm!r} (known: {', '.join(sorted(ALGORITHMS))})",
+                f"hash algorithm {calculation.algorithm!r} (known: {', '.join(ALGORITHMS)})",
                 calculation.source,
                 f"calculation {calculation.name}",
             )
         size = sum((part.width + 7) // 8 + 1 for part in calculation.inputs)
         with_payload = any(part.kind == "payload" for part in calculation.inputs)
-        head = f"static inline uint64_t {self.function(calculation.name)}(const ssw_packet *pk, const headers *p)"
+        name = self.function(calculation.name)
+        head = f"static inline uint64_t {name}(const ssw_packet *pk, const headers *p)"
         with out.block(head):
             out.line("(void)pk; (void)p;")
             if with_payload:

@@ -408,7 +408,10 @@ class Expressions:
 
     def _wide_leaf(self, node: Node, limbs: int, target: str) -> None:
         if isinstance(node, ParamRef):
-            source, item = f"(a + {parameter_words(self.params)[node.index]})", Field("", self.params[node.index].width)
+            source, item = (
+                f"(a + {parameter_words(self.params)[node.index]})",
+                Field("", self.params[node.index].width),
+            )
         else:
             source, item = self.location(node)
         available = limbs_of(item.width)
@@ -500,7 +503,10 @@ class Expressions:
                 if op == "&":
                     for mask, other in ((left, right), (right, left)):
                         # A mask of exactly the computed width: truncation that happens anyway.
-                        if isinstance(mask, Const) and mask.value % (1 << 64 * limbs) == (1 << 64 * limbs) - 1:
+                        if (
+                            isinstance(mask, Const)
+                            and mask.value % (1 << 64 * limbs) == (1 << 64 * limbs) - 1
+                        ):
                             return self._element(other, limbs)
                 return f"({self._element(left, limbs)} {op} {self._element(right, limbs)})"
         return f"{self.pointer(node, limbs)}[i]"
@@ -590,7 +596,11 @@ class Expressions:
 
     def store_at(self, lvalue: str, item: Field, value: Node) -> None:
         if item.width <= 64:
-            fits = self.range(value).bounded and not self.range(value).signed and self.range(value).bits <= item.width
+            fits = (
+                self.range(value).bounded
+                and not self.range(value).signed
+                and self.range(value).bits <= item.width
+            )
             self.store_scalar(lvalue, item, self.scalar(value), fits)
             return
         limbs = limbs_of(item.width)

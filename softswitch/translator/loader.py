@@ -153,7 +153,9 @@ class _Loader:
         if version is None:
             raise MalformedProgram(f"{self.name}: no __meta__.version; is this the output of p4c-bm2-ss?")
         if version[0] != 2:
-            raise UnsupportedConstruct(f"version {'.'.join(map(str, version))} of the BMv2 JSON format (only 2.x)")
+            raise UnsupportedConstruct(
+                f"version {'.'.join(map(str, version))} of the BMv2 JSON format (only 2.x)"
+            )
 
     def _refuse_sections(self) -> None:
         for section, construct in REFUSED_SECTIONS.items():
@@ -194,7 +196,9 @@ class _Loader:
         fields = []
         for name, width, *rest in item["fields"]:
             if width == "*":
-                raise UnsupportedConstruct(f"variable-length field {item['name']}.{name} (varbit)", source_info(item))
+                raise UnsupportedConstruct(
+                    f"variable-length field {item['name']}.{name} (varbit)", source_info(item)
+                )
             if len(rest) > 1 and rest[1]:
                 raise UnsupportedConstruct(f"saturating field {item['name']}.{name}", source_info(item))
             if not 0 < width <= MAX_FIELD_WIDTH:
@@ -294,7 +298,9 @@ class _Loader:
         if op not in ("extract", "set", "verify", "advance"):
             raise UnsupportedConstruct(f"parser operation {op!r}", source, f"parser state {state}")
         if op == "verify":
-            return ParserOp(op, tuple(self._expression_or_node(p, source) for p in item["parameters"]), source)
+            return ParserOp(
+                op, tuple(self._expression_or_node(p, source) for p in item["parameters"]), source
+            )
         for parameter in item["parameters"]:
             if parameter["type"] == "union_stack":
                 raise UnsupportedConstruct("extraction to a stack of header unions", source)
@@ -323,7 +329,9 @@ class _Loader:
             return Transition(None, None, item["next_state"])
         if kind != "hexstr":
             raise UnsupportedConstruct(
-                f"transitions of type {kind!r}", source_info(item) or source_info(state), f"state {state['name']}"
+                f"transitions of type {kind!r}",
+                source_info(item) or source_info(state),
+                f"state {state['name']}",
             )
         values = _split_padded(item["value"], [part.width for part in key])
         if item.get("mask") is None:
@@ -339,7 +347,8 @@ class _Loader:
         deparser = deparsers[0]
         for primitive in deparser.get("primitives", []):
             raise UnsupportedConstruct(
-                f"primitive {primitive['op']!r} in a deparser", source_info(primitive) or source_info(deparser)
+                f"primitive {primitive['op']!r} in a deparser",
+                source_info(primitive) or source_info(deparser),
             )
         for name in deparser["order"]:
             if name not in self.headers:
@@ -416,7 +425,9 @@ class _Loader:
     def _key(self, item: Json, table: str, source: SourceInfo | None) -> Key:
         kind = item["match_type"]
         if kind == "valid":
-            target = FieldRef(item["target"] if isinstance(item["target"], str) else item["target"][0], "$valid$")
+            target = FieldRef(
+                item["target"] if isinstance(item["target"], str) else item["target"][0], "$valid$"
+            )
             kind = "exact"
         elif kind in ("exact", "lpm", "ternary", "range"):
             target = self._field_ref(item["target"])
@@ -476,7 +487,9 @@ class _Loader:
                     ref = self._field_ref(part["value"])
                     inputs.append(CalculationInput("field", ref, self._width_of(ref)))
                 case "hexstr":
-                    inputs.append(CalculationInput("hexstr", Const(int(part["value"], 16)), int(part["bitwidth"])))
+                    inputs.append(
+                        CalculationInput("hexstr", Const(int(part["value"], 16)), int(part["bitwidth"]))
+                    )
                 case "header":
                     header = HeaderRef(part["value"])
                     inputs.append(CalculationInput("header", header, self.headers[part["value"]].type.width))

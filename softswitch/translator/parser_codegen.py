@@ -205,5 +205,3 @@ class ParserCodegen:
             if value & mask & ~((1 << part.width) - 1):
                 terms.append("false")
         return " && ".join(terms) or "true"
-
-

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 DROP_PORT = "SSW_DROP_PORT"
 HASH_RESULT = Field("", 64)
+STANDARD_METADATA = HeaderRef("standard_metadata")
+NO_ARGUMENTS = Vector(())
 
 
 @dataclass(frozen=True)
@@ -51,7 +53,9 @@ def assign(c: PrimitiveContext, target: Node, value: Node) -> None:
     c.expressions.store(target, value)
 
 
-def copy_fields(c: PrimitiveContext, kind: HeaderType, target: tuple[str, str], source: tuple[str, str]) -> None:
+def copy_fields(
+    c: PrimitiveContext, kind: HeaderType, target: tuple[str, str], source: tuple[str, str]
+) -> None:
     if c.layout.has_narrow(kind):
         c.out.line(f"{target[0]} = {source[0]};")
     if c.layout.has_wide(kind):
@@ -136,7 +140,11 @@ def _move_elements(c: PrimitiveContext, stack: str, to: str, of: str, count: str
 def push(c: PrimitiveContext, stack: Node, count: Node) -> None:
     """Moves all elements up; the new first ones are invalid."""
     name = _stack(c, stack)
-    size, base, next_ = len(c.program.stacks[name].headers), c.layout.stack_valid_base(name), c.layout.stack_next(name)
+    size, base, next_ = (
+        len(c.program.stacks[name].headers),
+        c.layout.stack_valid_base(name),
+        c.layout.stack_next(name),
+    )
     n = c.expressions.hoist(f"ssw_min({c.expressions.saturated(count)}, {size})")
     _move_elements(c, name, n, "0", f"({size} - {n})")
     c.out.line(f"memset(p->valid + {base}, 0, {n});")
@@ -147,7 +155,11 @@ def push(c: PrimitiveContext, stack: Node, count: Node) -> None:
 def pop(c: PrimitiveContext, stack: Node, count: Node) -> None:
     """Moves all elements down; the last ones become invalid."""
     name = _stack(c, stack)
-    size, base, next_ = len(c.program.stacks[name].headers), c.layout.stack_valid_base(name), c.layout.stack_next(name)
+    size, base, next_ = (
+        len(c.program.stacks[name].headers),
+        c.layout.stack_valid_base(name),
+        c.layout.stack_next(name),
+    )
     n = c.expressions.hoist(f"ssw_min({c.expressions.saturated(count)}, {size})")
     _move_elements(c, name, "0", n, f"({size} - {n})")
     c.out.line(f"memset(p->valid + {base} + {size} - {n}, 0, {n});")
@@ -158,7 +170,7 @@ def pop(c: PrimitiveContext, stack: Node, count: Node) -> None:
 
 
 @primitive("mark_to_drop", "drop")
-def mark_to_drop(c: PrimitiveContext, metadata: Node = HeaderRef("standard_metadata")) -> None:
+def mark_to_drop(c: PrimitiveContext, metadata: Node = STANDARD_METADATA) -> None:
     if not isinstance(metadata, HeaderRef):
         raise c.unsupported(f"mark_to_drop of {type(metadata).__name__}")
     fields = c.program.headers[metadata.header].type.by_name
@@ -248,12 +260,14 @@ def hash_field(c: PrimitiveContext, target: Node, base: Node, calculation: Node,
 
 
 @primitive("log_msg")
-def log_msg(c: PrimitiveContext, message: Node, arguments: Node = Vector(())) -> None:
+def log_msg(c: PrimitiveContext, message: Node, arguments: Node = NO_ARGUMENTS) -> None:
     if not isinstance(message, Text) or not isinstance(arguments, Vector):
         raise c.unsupported("log_msg without a constant message")
     values = ", ".join(c.expressions.scalar(item) for item in arguments.items) or literal(0)
     count_ = len(arguments.items)
-    c.out.line(f"ssw_log(pl, SSW_LOG_INFO, {c_string(message.value)}, (const uint64_t[]){{{values}}}, {count_});")
+    c.out.line(
+        f"ssw_log(pl, SSW_LOG_INFO, {c_string(message.value)}, (const uint64_t[]){{{values}}}, {count_});"
+    )
 
 
 @primitive("assert", "assume")

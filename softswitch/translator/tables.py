@@ -21,7 +21,9 @@ def data_words(action: Action) -> int:
 
 def words(values: tuple[int, ...], widths: list[int]) -> str:
     """An initialiser of key or data words."""
-    flat = [value >> (64 * i) for value, width in zip(values, widths, strict=True) for i in range(limbs_of(width))]
+    flat = [
+        value >> (64 * i) for value, width in zip(values, widths, strict=True) for i in range(limbs_of(width))
+    ]
     return "{" + ", ".join(literal(word) for word in flat or [0]) + "}"
 
 
@@ -70,10 +72,14 @@ class TableCodegen:
         out.line(f"static const uint64_t table_default_{ident}[] = {default_data};")
         self._describe_entries(out, table)
         with out.block(f"static const ssw_table_spec table_spec_{ident} =", ";"):
-            out.line(f".id = {ident}u, .name = {c_string(table.name)}, .match = {MATCH_KINDS[table.match_type]},")
+            out.line(
+                f".id = {ident}u, .name = {c_string(table.name)}, .match = {MATCH_KINDS[table.match_type]},"
+            )
             out.line(f".key_count = {len(table.keys)}, .keys = table_keys_{ident}, .key_words = {word},")
             out.line(f".action_count = {len(actions)}, .actions = table_actions_{ident},")
-            out.line(f".data_words = {max(map(data_words, actions), default=0)}, .max_size = {table.max_size}u,")
+            out.line(
+                f".data_words = {max(map(data_words, actions), default=0)}, .max_size = {table.max_size}u,"
+            )
             out.line(f".const_entries = {str(table.const_entries).lower()},")
             out.line(f".const_default_action = {str(table.const_default_action).lower()},")
             out.line(f".default_action = {default_index}, .default_data = table_default_{ident},")
@@ -85,7 +91,9 @@ class TableCodegen:
         for entry in table.entries:
             action = self.program.actions[entry.action_id]
             data = words(entry.data, [param.width for param in action.params])
-            arrays = [f"(const uint64_t[]){w}" for w in (words(entry.values, widths), words(entry.masks, widths))]
+            arrays = [
+                f"(const uint64_t[]){w}" for w in (words(entry.values, widths), words(entry.masks, widths))
+            ]
             index = table.action_ids.index(entry.action_id)
             rows.append(f"{{{', '.join(arrays)}, {entry.priority}, {index}u, (const uint64_t[]){data}}}")
         with out.block(f"static const ssw_const_entry table_entries_{table.id}[] =", ";"):

@@ -86,7 +86,9 @@ class TrafficManagerCodegen:
             out.line(f"memset((char *)p + {first}, 0, {last} - {first});")
             out.line("memset((char *)p + NARROW_SIZE, 0, CLEARED_SIZE - NARROW_SIZE);")
         out.line()
-        with out.block("static inline void begin_packet(ssw_packet *pk, const uint8_t *frame, uint32_t length)"):
+        with out.block(
+            "static inline void begin_packet(ssw_packet *pk, const uint8_t *frame, uint32_t length)"
+        ):
             out.line("memset(pk, 0, sizeof *pk);")
             out.line("pk->data = frame;")
             out.line("pk->left = pk->ingress_length = pk->packet_length = length;")

@@ -72,7 +72,13 @@ def primitives_of(program: Program, control: PipelineControl) -> list[Primitive]
     seen = set(pending)
     while pending:
         node = control.nodes[pending.pop()]
-        ids = node.action_ids if isinstance(node, Table) else (node.action_id,) if isinstance(node, ActionCall) else ()
+        ids = (
+            node.action_ids
+            if isinstance(node, Table)
+            else (node.action_id,)
+            if isinstance(node, ActionCall)
+            else ()
+        )
         for action_id in ids:
             found.extend(program.actions[action_id].primitives)
         for following in successors(node):

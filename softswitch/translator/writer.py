@@ -66,7 +66,8 @@ def limb_array(value: int, limbs: int) -> str:
 
 def c_string(text: str) -> str:
     escaped = "".join(
-        c if 32 <= ord(c) < 127 and c not in '"\\?' else "".join(f"\\{b:03o}" for b in c.encode()) for c in text
+        c if 32 <= ord(c) < 127 and c not in '"\\?' else "".join(f"\\{b:03o}" for b in c.encode())
+        for c in text
     )
     return f'"{escaped}"'
 

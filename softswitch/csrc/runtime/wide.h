@@ -19,7 +19,7 @@
 #include "bytes.h"
 
 /* Iterations of a loop over limbs are independent of each other: see above. */
-#define SSW_LIMBS(i, n) _Pragma("GCC ivdep") for (unsigned i = 0; i < (n); ++i)
+#define SSW_LIMBS(i, n) _Pragma("GCC ivdep") for (size_t i = 0; i < (n); ++i)
 
 SSW_INLINE void ssw_wide_copy(uint64_t *d, const uint64_t *s, unsigned n) { memcpy(d, s, 8 * n); }
 
@@ -166,8 +166,8 @@ static inline __attribute__((unused)) void ssw_wide_divide(uint64_t *quotient, u
 SSW_INLINE void ssw_wide_load(uint64_t *d, const uint8_t *p, unsigned bits) {
   unsigned n = (bits + 63) / 64, head = bits / 8 % 8;
   p += head;
-  unsigned whole = bits / 64;
-  for (unsigned i = 0; i < whole; ++i) d[i] = ssw_be64(p + 8 * (whole - 1 - i));
+  size_t whole = bits / 64;
+  SSW_LIMBS(i, whole) d[whole - 1 - i] = ssw_be64(p + 8 * i);
   if (head) d[n - 1] = ssw_load_be(p - head, head);
 }
 
@@ -175,8 +175,8 @@ SSW_INLINE void ssw_wide_store(uint8_t *p, const uint64_t *s, unsigned bits) {
   unsigned n = (bits + 63) / 64, head = bits / 8 % 8;
   if (head) ssw_store_be(p, head, s[n - 1]);
   p += head;
-  unsigned whole = bits / 64;
-  for (unsigned i = 0; i < whole; ++i) {
+  size_t whole = bits / 64;
+  SSW_LIMBS(i, whole) {
     uint64_t v = __builtin_bswap64(s[whole - 1 - i]);
     memcpy(p + 8 * i, &v, 8);
   }
