@@ -87,7 +87,7 @@ class Cells:
     @staticmethod
     def _cell(register: ArrayInfo, data: p4d.P4Data) -> bytes:
         if data.WhichOneof("data") != "bitstring":
-            raise invalid_argument(f"register {register.name}: a cell is a bit string of {register.width} bits")
+            raise invalid_argument(f"register {register.name}: cells have {register.width} bits")
         return pad(decode(data.bitstring, register.width, f"register {register.name}"), register.width)
 
     def _call(self, array: ArrayInfo, operation: str, *arguments):

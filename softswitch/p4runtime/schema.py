@@ -180,8 +180,8 @@ class Schema:
             raise unimplemented(f"{what}: translated (string) values are not supported")
         if key.width != field.bitwidth or key.match_type not in kinds:
             raise invalid_argument(
-                f"{what}: {field.bitwidth} bits in the P4Info, {key.width} bits and {key.match_type} match in the "
-                f"device config: {_ONE_PROGRAM}"
+                f"{what}: {field.bitwidth} bits in the P4Info, {key.width} bits and {key.match_type} match "
+                f"in the device config: {_ONE_PROGRAM}"
             )
 
     def _action(self, table: p4i.Table, json_table, ref: p4i.ActionRef) -> ActionInfo:
@@ -193,7 +193,8 @@ class Schema:
         try:
             json = self.program.action_of(json_table, name)
         except KeyError:
-            raise invalid_argument(f"{what} has no action {name} in the device config: {_ONE_PROGRAM}") from None
+            text = f"{what} has no action {name} in the device config: {_ONE_PROGRAM}"
+            raise invalid_argument(text) from None
         params = tuple(Param(p.id, p.name, p.bitwidth) for p in action.params)
         if [p.width for p in params] != [p.width for p in json.params]:
             raise invalid_argument(f"the parameters of action {name} differ: {_ONE_PROGRAM}")

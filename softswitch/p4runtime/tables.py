@@ -393,7 +393,7 @@ def _field_match(table: TableInfo, field: MatchField, match: p4r.FieldMatch | No
     if field.match_type == LPM:
         length = match.lpm.prefix_len
         if not 0 < length <= field.width:
-            raise invalid_argument(f"{what}: a prefix has 1 to {field.width} bits; omit the field to match all")
+            raise invalid_argument(f"{what}: a prefix has 1 to {field.width} bits; omit it to match all")
         value, mask = decode(match.lpm.value, field.width, what), full ^ ones(field.width - length)
     elif field.match_type == TERNARY:
         value = decode(match.ternary.value, field.width, what)
