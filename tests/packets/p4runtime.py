@@ -91,15 +91,11 @@ class P4Runtime:
             timeout=TIMEOUT_S,
         )
 
-    def read_counter(self, name: str, first: int, count: int) -> dict[int, tuple[int, int]]:
-        """Packets and bytes of the counter's cells ``first … first + count - 1`` that are not zero."""
-        number = self._counters[name].preamble.id
-        wanted = [
-            p4r.Entity(counter_entry=p4r.CounterEntry(counter_id=number, index=p4r.Index(index=index)))
-            for index in range(first, first + count)
-        ]
+    def read_counter(self, name: str) -> dict[int, tuple[int, int]]:
+        """Packets and bytes of the counter's cells that are not zero, by index."""
+        all_cells = p4r.CounterEntry(counter_id=self._counters[name].preamble.id)
         cells = {}
-        for entity in self._read(*wanted):
+        for entity in self._read(p4r.Entity(counter_entry=all_cells)):
             data = entity.counter_entry.data
             if data.packet_count or data.byte_count:
                 cells[entity.counter_entry.index.index] = (data.packet_count, data.byte_count)

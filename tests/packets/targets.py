@@ -115,7 +115,7 @@ class Target(ABC):
 
     def causes(self) -> dict[tuple[int, Cause], tuple[int, int]]:
         """Packets and bytes by (stream, cause), where there were any."""
-        cells = self._client.read_counter("causes", 0, wire.MAX_STREAMS * wire.CAUSE_STRIDE)
+        cells = self._client.read_counter("causes")
         return {
             (index // wire.CAUSE_STRIDE, Cause(index % wire.CAUSE_STRIDE)): value
             for index, value in cells.items()
