@@ -128,10 +128,16 @@ struct Communicator::Impl {
       if (aborted.load(std::memory_order_relaxed)) throw AbortedError(abort_reason());
       const Clock::time_point now = Clock::now();
       if (now >= deadline) throw TimeoutError(timed_out(stream, gathering, timeout, now));
-      stream.expire(now);
       const uint32_t sent = stream.send(kBurst, now);
-      wire->flush();
-      if (receive() == 0 && sent < kBurst) wire->wait(std::min(stream.next_timer(), deadline));
+      wire->flush();  // also what receive() below had resent
+      if (receive() != 0 || sent == kBurst) continue;
+      // Only now that nothing has arrived: a result that waits to be read while this thread was not
+      // running is not late.
+      if (stream.next_timer() <= now) {
+        stream.expire(now);
+        wire->flush();
+      }
+      wire->wait(std::min(stream.next_timer(), deadline));
     }
     wire->flush();
   }

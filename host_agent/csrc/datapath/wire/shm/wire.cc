@@ -45,9 +45,10 @@ class ShmWire : public Wire {
   }
 
   std::string description() const override { return where_; }
-  // A few scheduling quanta of a busy machine, not the sub-microsecond latency of the memory.
-  std::chrono::nanoseconds minimum_rto() const override { return std::chrono::milliseconds(2); }
-  std::chrono::nanoseconds initial_rto() const override { return std::chrono::milliseconds(10); }
+  // Memory is fast, but ranks and switch share processors and wait for time slices: less would resend
+  // what is only late.
+  std::chrono::nanoseconds minimum_rto() const override { return std::chrono::milliseconds(10); }
+  std::chrono::nanoseconds initial_rto() const override { return std::chrono::milliseconds(20); }
 
   uint8_t* reserve(uint32_t length) override {
     length_ = kFrameHeaderBytes + length;

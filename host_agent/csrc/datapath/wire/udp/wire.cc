@@ -77,7 +77,7 @@ class UdpWire : public Wire {
   std::string description() const override {
     return cat("udp:", socket_.ip(), ":", socket_.port(), " to ", successor_);
   }
-  std::chrono::nanoseconds minimum_rto() const override { return std::chrono::milliseconds(5); }
+  std::chrono::nanoseconds minimum_rto() const override { return std::chrono::milliseconds(10); }
   std::chrono::nanoseconds initial_rto() const override { return std::chrono::milliseconds(50); }
 
   uint8_t* reserve(uint32_t length) override {
