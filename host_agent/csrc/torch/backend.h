@@ -13,7 +13,7 @@ namespace netreduce {
 // Owns an inner Gloo group by composition. Calls are expected in the same order on all ranks, as with Gloo.
 //
 // Order: all-reduces of dense CPU tensors run one by one in the session's queue. What Gloo does instead runs
-// on the calling thread's order, on the inner group. See Session::attach for why there are two Gloo groups.
+// on the calling thread's order, on the inner group. See Session::set_companion for why there are two Gloo groups.
 class NetReduceBackend : public c10d::Backend {
  public:
   // `name` is what getBackendName() says: "gloo" in transparent mode, else "netreduce".

@@ -46,6 +46,18 @@ std::optional<std::tuple<uint64_t, std::string, std::string, double>> running_of
   return std::make_tuple(call->number, call->description, call->signature, age.count());
 }
 
+// torch asks isinstance(backend, ProcessGroupGloo) to know what a backend can do, and ours can do what Gloo
+// does. isinstance believes an object's __class__, which has to be put into the type's dictionary: setting
+// the attribute would set the type's own class.
+void pass_for_gloo(py::handle type) {
+  const py::object gloo = py::module_::import("torch._C._distributed_c10d").attr("ProcessGroupGloo");
+  const py::object property = py::module_::import("builtins").attr("property");
+  auto* python_type = reinterpret_cast<PyTypeObject*>(type.ptr());
+  const py::object getter = property(py::cpp_function([gloo](const py::handle&) { return gloo; }));
+  if (PyDict_SetItemString(python_type->tp_dict, "__class__", getter.ptr()) != 0) throw py::error_already_set();
+  PyType_Modified(python_type);
+}
+
 }  // namespace
 
 PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
@@ -92,21 +104,20 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
       .def(
           "attach_shm",
           [](Session& session, const CommunicatorConfig& config, const std::string& socket, uint32_t port,
-             const c10::intrusive_ptr<c10d::Backend>& companion, const c10::intrusive_ptr<c10d::Store>& store) {
-            session.attach(std::make_unique<Communicator>(config, make_shm_wire(socket, port, config)), companion,
-                           store);
+             const c10::intrusive_ptr<c10d::Store>& store) {
+            session.attach(std::make_unique<Communicator>(config, make_shm_wire(socket, port, config)), store);
           },
-          py::arg("config"), py::arg("socket"), py::arg("port"), py::arg("companion"), py::arg("store"),
+          py::arg("config"), py::arg("socket"), py::arg("port"), py::arg("store"),
           py::call_guard<py::gil_scoped_release>())
       .def(
           "attach_udp",
           [](Session& session, const CommunicatorConfig& config, UdpSocket& socket,
-             const c10::intrusive_ptr<c10d::Backend>& companion, const c10::intrusive_ptr<c10d::Store>& store) {
-            session.attach(std::make_unique<Communicator>(config, make_udp_wire(std::move(socket), config)),
-                           companion, store);
+             const c10::intrusive_ptr<c10d::Store>& store) {
+            session.attach(std::make_unique<Communicator>(config, make_udp_wire(std::move(socket), config)), store);
           },
-          py::arg("config"), py::arg("socket"), py::arg("companion"), py::arg("store"),
-          py::call_guard<py::gil_scoped_release>())
+          py::arg("config"), py::arg("socket"), py::arg("store"), py::call_guard<py::gil_scoped_release>())
+      .def("set_companion", &Session::set_companion, py::arg("companion"),
+           "The second Gloo group, for the queue's calls that Gloo does.")
       .def("probe", &Session::probe, py::arg("timeout"), py::call_guard<py::gil_scoped_release>(),
            "Returns when packets of all ranks met in the switch. Raises RuntimeError when they did not.")
       .def("detach", &Session::detach, py::arg("reason"), py::call_guard<py::gil_scoped_release>())
@@ -124,8 +135,9 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
       .def_property_readonly("job", &Session::job)
       .def_property_readonly("reason", &Session::reason);
 
-  py::class_<NetReduceBackend, c10d::Backend, c10::intrusive_ptr<NetReduceBackend>>(
-      m, "NetReduceBackend", "A torch.distributed backend: Gloo with all-reduce through the switch.")
+  py::class_<NetReduceBackend, c10d::Backend, c10::intrusive_ptr<NetReduceBackend>> backend(
+      m, "NetReduceBackend", "A torch.distributed backend: Gloo with all-reduce through the switch.");
+  backend
       .def(py::init([](const c10::intrusive_ptr<c10d::Backend>& inner, std::shared_ptr<Session> session,
                        std::string name, milliseconds timeout) {
              return c10::make_intrusive<NetReduceBackend>(inner, std::move(session), std::move(name), timeout);
@@ -134,10 +146,6 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
       .def_property_readonly("options", [](NetReduceBackend& b) { return b.getBackendOptions(); })
       .def("_set_default_timeout", &NetReduceBackend::setTimeout, py::arg("timeout"))
       .def_property_readonly("inner", &NetReduceBackend::inner)
-      .def_property_readonly("session", &NetReduceBackend::session)
-      // torch asks isinstance(backend, ProcessGroupGloo) to know what a backend can do; ours can do what
-      // Gloo does. isinstance believes __class__.
-      .def_property_readonly("__class__", [](py::handle) {
-        return py::module_::import("torch._C._distributed_c10d").attr("ProcessGroupGloo");
-      });
+      .def_property_readonly("session", &NetReduceBackend::session);
+  pass_for_gloo(backend);
 }

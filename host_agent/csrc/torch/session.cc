@@ -62,11 +62,9 @@ Session::~Session() {
 
 bool Session::foreign() const { return process_ != ::getpid(); }
 
-void Session::attach(std::unique_ptr<Communicator> communicator, c10::intrusive_ptr<c10d::Backend> companion,
-                     c10::intrusive_ptr<c10d::Store> store) {
+void Session::attach(std::unique_ptr<Communicator> communicator, const c10::intrusive_ptr<c10d::Store>& store) {
   std::lock_guard<std::mutex> lock(mutex_);
   communicator_ = std::move(communicator);
-  companion_ = std::move(companion);
   store_ = store->clone();  // a connection of its own: the caller's may be blocked in a wait
 }
 
@@ -74,7 +72,6 @@ void Session::detach(std::string reason) {
   std::unique_ptr<Communicator> communicator;
   std::lock_guard<std::mutex> lock(mutex_);
   communicator.swap(communicator_);
-  companion_.reset();
   reason_ = std::move(reason);
 }
 

@@ -37,11 +37,12 @@ class Session {
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
 
-  // Before the first call. `companion` is a second Gloo group over the same ranks, which only the datapath
-  // thread uses: the queue and the caller's own Gloo collectives each have their own order of calls, and on
-  // one group they would interleave differently on different ranks. `store` is for error reports.
-  void attach(std::unique_ptr<Communicator> communicator, c10::intrusive_ptr<c10d::Backend> companion,
-              c10::intrusive_ptr<c10d::Store> store);
+  // Before the first call. `store` is for error reports.
+  void attach(std::unique_ptr<Communicator> communicator, const c10::intrusive_ptr<c10d::Store>& store);
+  // Before the first call, once the ranks agreed on using the switch. `companion` is a second Gloo group over
+  // the same ranks, which only the queue's calls use: the queue and the caller's own Gloo collectives each
+  // have their own order, and on one group they would interleave differently on different ranks.
+  void set_companion(c10::intrusive_ptr<c10d::Backend> companion) { companion_ = std::move(companion); }
   // See Communicator::probe.
   void probe(std::chrono::milliseconds timeout) { communicator_->probe(timeout); }
   // Undoes attach() when the ranks could not agree on using the switch.
