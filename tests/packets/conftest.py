@@ -1,24 +1,14 @@
-"""Fixtures of the packet tests: each test runs on every target that this machine has."""
+"""Fixtures of the packet tests."""
 
 from collections.abc import Iterator
 
 import pytest
 
-from packets.targets import Bmv2, Softswitch, Target
+from packets.fixtures import target
+from packets.targets import Target
 from packets.twin import Twin
 
-
-@pytest.fixture(
-    scope="session",
-    params=[
-        pytest.param(Softswitch, id="softswitch"),
-        pytest.param(Bmv2, id="bmv2", marks=[pytest.mark.bmv2, pytest.mark.root]),
-    ],
-)
-def target(request: pytest.FixtureRequest) -> Iterator[Target]:
-    """A running switch, shared by all tests."""
-    with request.param() as running:
-        yield running
+__all__ = ["switch", "target"]
 
 
 @pytest.fixture
