@@ -160,8 +160,7 @@ def forwarding() -> Iterator[Step]:
     for port, source, destination in [(3, a, b), (6, b, a), (6, b, b), (4, a, c), (1, b, c)]:
         yield Send(port, (other_traffic(source, destination),))
     for port in PORTS:
-        to_all, to_nobody = other_traffic(a, 0xFFFF_FFFF_FFFF, bytes([port])), other_traffic(a, 0x0200_0000_0001)
-        yield Send(port, (to_all, to_nobody))
+        yield Send(port, (other_traffic(a, 0xFFFF_FFFF_FFFF), other_traffic(a, 0x0200_0000_0001)))
     yield Send(1, tuple(other_traffic(b, a, bytes(size)) for size in (0, 1, 46, 1500, 4140)))
     yield Write((Station(b, 7), Discarded(c)), "modify")
     yield Send(1, (other_traffic(a, b), other_traffic(a, c)))
