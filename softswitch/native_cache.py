@@ -20,7 +20,7 @@ import shutil
 import stat
 import subprocess
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 CSRC = Path(__file__).resolve().parent / "csrc"
@@ -31,7 +31,6 @@ FLAGS = (
     "-fno-semantic-interposition",
     "-fvisibility=hidden",
     "-fPIC",
-    "-shared",
     "-Wall",
     "-Wextra",
     "-pthread",
@@ -55,6 +54,8 @@ def build_shared_object(
 ) -> Path:
     """Returns the path of a shared object, compiling it if it is not in the cache.
 
+    Files are compiled one by one and their objects cached too, so that programs share the runtime's.
+
     Args:
         sources: C files as paths, or C text as strings.
         name: what the object is, for file names and messages.
@@ -67,18 +68,81 @@ def build_shared_object(
         CompilationFailed: the compiler failed.
         OSError: a source cannot be read, or no cache folder can be written.
     """
-    compiler = find_compiler()
-    folders = [CSRC, CSRC / "runtime", *include_folders]
-    flags = [*FLAGS, *(f"-I{folder}" for folder in folders), *extra_flags]
-    key = _key(compiler, flags, sources, folders)
-    folder = cache_folder()
-    target = folder / f"{name}-{key}.so"
-    if is_intact(target):
+    builder = _Builder(
+        find_compiler(), cache_folder(), extra_flags, [CSRC, CSRC / "runtime", *include_folders]
+    )
+    return builder.shared_object(sources, name)
+
+
+class _Builder:
+    """One compiler with its flags, and a cache folder."""
+
+    def __init__(
+        self, compiler: list[str], folder: Path, extra_flags: Sequence[str], include_folders: Sequence[Path]
+    ):
+        self.compiler = compiler
+        self.folder = folder
+        self.flags = [*FLAGS, *(f"-I{f}" for f in include_folders), *extra_flags]
+        self._environment = hashlib.sha256()
+        self._environment.update(_compiler_version(tuple(compiler)).encode())
+        self._environment.update("\0".join([*self.flags, _cpu()]).encode())
+        for header in sorted({header for f in include_folders for header in f.rglob("*.h")}):
+            self._environment.update(header.name.encode() + b"\0" + header.read_bytes())
+
+    def shared_object(self, sources: Sequence[Path | str], name: str) -> Path:
+        texts = [s if isinstance(s, str) else s.read_text() for s in sources]
+        target = self._target(texts, name, ".so")
+
+        def link(work: Path, output: Path) -> None:
+            objects = [
+                self._object(text, name if isinstance(source, str) else source.stem)
+                for source, text in zip(sources, texts, strict=True)
+            ]
+            self._run([*objects, "-shared"], output, name)
+
+        return self._built(target, link)
+
+    def _object(self, text: str, name: str) -> Path:
+        def compile_text(work: Path, output: Path) -> None:
+            file = work / f"{name}.c"
+            file.write_text(text)
+            self._run(["-c", file], output, name)
+
+        return self._built(self._target([text], name, ".o"), compile_text)
+
+    def _target(self, texts: Sequence[str], name: str, suffix: str) -> Path:
+        digest = self._environment.copy()
+        for text in texts:
+            digest.update(len(text).to_bytes(8, "big") + text.encode())
+        return self.folder / f"{name}-{digest.hexdigest()[:32]}{suffix}"
+
+    def _run(self, arguments: Sequence[Path | str], output: Path, name: str) -> None:
+        command = [*self.compiler, *self.flags, *map(str, arguments), "-o", str(output)]
+        result = subprocess.run(command, capture_output=True, text=True)
+        if result.returncode != 0:
+            raise CompilationFailed(
+                f"{shlex.join(self.compiler)} failed on {name} (exit status {result.returncode}):\n"
+                + result.stderr[-4000:]
+            )
+
+    def _built(self, target: Path, make: Callable[[Path, Path], None]) -> Path:
+        """The cached file, made by ``make(work folder, output)`` if it is missing or damaged."""
+        if is_intact(target):
+            return target
+        with _locked(target.with_name(target.name + ".lock")):
+            if is_intact(target):
+                return target
+            work = target.with_name(target.name + ".work")
+            shutil.rmtree(work, ignore_errors=True)  # of a process that was killed; we hold the lock
+            work.mkdir(mode=0o700)
+            try:
+                output = work / "output"
+                make(work, output)
+                seal(output)
+                os.replace(output, target)
+            finally:
+                shutil.rmtree(work, ignore_errors=True)
         return target
-    with _locked(folder / f"{name}-{key}.lock"):
-        if not is_intact(target):
-            _compile(compiler, flags, sources, name, target)
-    return target
 
 
 def load_shared_object(
@@ -151,6 +215,15 @@ def _usable(folder: Path) -> bool:
         return False
 
 
+def seal(path: Path) -> None:
+    """Appends the hash of a file's content and makes it durable."""
+    with open(path, "r+b") as file:
+        image = file.read()
+        file.write(TRAILER_MAGIC + hashlib.sha256(image).digest())
+        file.flush()
+        os.fsync(file.fileno())
+
+
 def is_intact(path: Path) -> bool:
     """Whether a cached object is there with the bytes that the compiler wrote."""
     try:
@@ -160,26 +233,6 @@ def is_intact(path: Path) -> bool:
     trailer = len(TRAILER_MAGIC) + hashlib.sha256().digest_size
     image, end = data[:-trailer], data[-trailer:]
     return len(data) > trailer and end == TRAILER_MAGIC + hashlib.sha256(image).digest()
-
-
-def _key(
-    compiler: Sequence[str], flags: Sequence[str], sources: Sequence[Path | str], folders: Sequence[Path]
-) -> str:
-    digest = hashlib.sha256()
-
-    def add(data: bytes) -> None:
-        digest.update(len(data).to_bytes(8, "big") + data)
-
-    add(_compiler_version(tuple(compiler)).encode())
-    add("\0".join(flags).encode())
-    add(_cpu().encode())
-    for source in sources:
-        add(source.read_bytes() if isinstance(source, Path) else source.encode())
-    headers = {header for folder in folders for header in folder.rglob("*.h")}
-    for header in sorted(headers):
-        add(header.name.encode())
-        add(header.read_bytes())
-    return digest.hexdigest()[:32]
 
 
 @functools.lru_cache(maxsize=8)
@@ -213,36 +266,3 @@ def _locked(path: Path) -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)
-
-
-def _compile(
-    compiler: Sequence[str], flags: Sequence[str], sources: Sequence[Path | str], name: str, target: Path
-) -> None:
-    work = target.with_suffix(".work")
-    shutil.rmtree(work, ignore_errors=True)  # of a process that was killed; we hold the lock
-    work.mkdir(mode=0o700)
-    try:
-        files = []
-        for number, source in enumerate(sources):
-            if isinstance(source, str):
-                path = work / f"{name}-{number}.c"
-                path.write_text(source)
-                files.append(path)
-            else:
-                files.append(source)
-        output = work / "object.so"
-        command = [*compiler, *flags, *map(str, files), "-o", str(output)]
-        result = subprocess.run(command, capture_output=True, text=True)
-        if result.returncode != 0:
-            raise CompilationFailed(
-                f"{shlex.join(compiler)} failed on {name} (exit status {result.returncode}):\n"
-                + result.stderr[-4000:]
-            )
-        image = output.read_bytes()
-        with open(output, "ab") as file:
-            file.write(TRAILER_MAGIC + hashlib.sha256(image).digest())
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(output, target)
-    finally:
-        shutil.rmtree(work, ignore_errors=True)

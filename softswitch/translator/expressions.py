@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from . import ranges
-from .errors import SourceInfo, UnsupportedConstruct
+from .errors import MalformedProgram, SourceInfo, UnsupportedConstruct
 from .layout import Layout, Place, storage_bits
 from .program import (
     BoolConst,
@@ -131,11 +131,16 @@ class Expressions:
                 item = self.program.stacks[stack].type.by_name[name]
                 return ranges.of_width(item.width, item.signed)
             case ParamRef(index):
-                return ranges.of_width(self.params[index].width)
+                return ranges.of_width(self._param(index).width)
             case Op():
                 return self._op_range(node)
         self.kind(node)  # raises with the construct's name
         raise self.unsupported(f"{type(node).__name__} as a number", node)
+
+    def _param(self, index: int) -> Param:
+        if not 0 <= index < len(self.params):
+            raise MalformedProgram(f"{self.where}: argument {index} of {len(self.params)}")
+        return self.params[index]
 
     def _op_range(self, node: Op) -> Range:
         op, args = node.op, node.args
@@ -265,6 +270,7 @@ class Expressions:
             case FieldRef() | LastRef():
                 return self._load(*self.location(node))
             case ParamRef(index):
+                self._param(index)
                 return f"a[{parameter_words(self.params)[index]}]"
             case Op():
                 return self._scalar_op(node)
@@ -359,7 +365,7 @@ class Expressions:
         match node:
             case Const(value):
                 return self.pool.name(value, limbs)
-            case ParamRef(index) if self.params[index].width > 64 * (limbs - 1):
+            case ParamRef(index) if self._param(index).width > 64 * (limbs - 1):
                 return f"(a + {parameter_words(self.params)[index]})"
             case FieldRef() | LastRef() | Op("access_field"):
                 lvalue, item = self.location(node)
