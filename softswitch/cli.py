@@ -9,6 +9,8 @@ import re
 import signal
 import sys
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import click
@@ -114,10 +116,11 @@ def switch(
     logging.basicConfig(
         level=log_level.upper(), format="netreduce switch: %(levelname)s: %(message)s", stream=sys.stderr
     )
-    stop = _stop_on_signals()
     try:
-        core = SwitchCore(cpu_port=cpu_port, drop_port=drop_port, log_level=log_level)
-        with core:
+        with (
+            _stop_on_signals() as stop,
+            SwitchCore(cpu_port=cpu_port, drop_port=drop_port, log_level=log_level) as core,
+        ):
             for fault in faults:
                 core.set_fault(fault)
             for first, last in shm_ports:
@@ -127,7 +130,7 @@ def switch(
             for port, interface in interfaces:
                 core.add_interface(port, interface)
             _serve(core, device_id, grpc_server_addr, json_path, p4info_path, ready_fd, stop)
-    except (SwitchError, CompilerNotFound, CompilationFailed) as error:
+    except (SwitchError, CompilerNotFound, CompilationFailed, OSError) as error:
         raise click.ClickException(str(error)) from error
 
 
@@ -180,11 +183,16 @@ def _report_ready(address: str, ready_fd: int | None) -> None:
         raise SwitchError(f"--ready-fd {ready_fd}: {error.strerror}: is the launcher gone?") from error
 
 
-def _stop_on_signals() -> threading.Event:
+@contextmanager
+def _stop_on_signals() -> Iterator[threading.Event]:
+    """An event that SIGINT and SIGTERM set."""
     stop = threading.Event()
-    for number in STOP_SIGNALS:
-        signal.signal(number, lambda *_: stop.set())
-    return stop
+    before = {number: signal.signal(number, lambda *_: stop.set()) for number in STOP_SIGNALS}
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _die_with_parent() -> None:

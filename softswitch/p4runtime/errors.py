@@ -33,7 +33,8 @@ class BatchError(Exception):
     """Some entities of a batch failed: one element for each of them, None where it succeeded."""
 
     def __init__(self, what: str, errors: Sequence[P4RuntimeError | None]):
-        super().__init__(f"{what}: {sum(e is not None for e in errors)} of {len(errors)} failed")
+        failed = [e for e in errors if e is not None]
+        super().__init__(f"{what}: {len(failed)} of {len(errors)} failed, the first: {failed[0]}")
         self.errors = errors
 
     def status(self) -> rpc_status.Status:

@@ -43,7 +43,9 @@ class Replication:
         what = f"multicast group {group}"
         _check(update, group, MAX_GROUP, group in self._groups, what)
         replicas = [] if update == DELETE else _replicas(entry.replicas, what)
-        self._set("multicast_set", what, group, replicas)
+        # A group without replicas drops what is sent to it, as one that the data plane does not have.
+        if replicas or (group in self._groups and self._groups[group].replicas):
+            self._set("multicast_set", what, group, replicas)
         _store(self._groups, update, group, entry)
 
     def _write_session(self, update: int, entry: p4r.CloneSessionEntry) -> None:
@@ -57,7 +59,8 @@ class Replication:
                 raise unimplemented(f"{what}: the embedded switch has no classes of service")
             if entry.packet_length_bytes < 0:
                 raise invalid_argument(f"{what}: a packet length is not negative")
-        self._set("clone_session_set", what, session, replicas, entry.packet_length_bytes)
+        if replicas or (session in self._sessions and self._sessions[session].replicas):
+            self._set("clone_session_set", what, session, replicas, entry.packet_length_bytes)
         _store(self._sessions, update, session, entry)
 
     def _set(self, operation: str, what: str, *arguments) -> None:

@@ -1,0 +1,224 @@
+"""``netreduce switch`` as a process: readiness, sentences for its user, and a clean end."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import grpc
+import psutil
+import pytest
+from click.testing import CliRunner
+from finsy.proto import p4r, p4r_grpc
+from hub import socket_name
+
+from netreduce.softswitch.cli import switch
+from netreduce.softswitch.shm_client import ShmPort, unix_address
+
+SOON = 30.0
+PROGRAMS = Path(__file__).parent / "programs"
+PROGRAM = ["--json", f"{PROGRAMS}/control_plane.json", "--p4info", f"{PROGRAMS}/control_plane.p4info.txtpb"]
+COMMAND = [sys.executable, "-c", "from netreduce.softswitch.cli import switch; switch()"]
+
+
+def wait_for(condition, what: str) -> None:
+    deadline = time.monotonic() + SOON
+    while not condition():
+        assert time.monotonic() < deadline, f"it did not happen within {SOON} s: {what}"
+        time.sleep(0.01)
+
+
+@contextmanager
+def running(*arguments: str) -> Iterator[tuple[subprocess.Popen, str]]:
+    """A ready switch and its P4Runtime address."""
+    read, write = os.pipe()
+    command = [*COMMAND, "--grpc-server-addr", "127.0.0.1:0", "--ready-fd", str(write), *arguments]
+    process = subprocess.Popen(command, pass_fds=[write], stderr=subprocess.PIPE, text=True)
+    os.close(write)
+    try:
+        with open(read) as ready:
+            address = ready.read()
+        assert address.endswith("\n"), f"it did not start: {process.stderr.read()}"
+        yield process, address.strip()
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.wait()
+        process.stderr.close()
+
+
+def refused(*arguments: str) -> str:
+    """What a switch that does not start says."""
+    done = subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, timeout=SOON)
+    assert done.returncode not in (0, None)
+    assert "Traceback" not in done.stderr
+    assert done.stdout == ""
+    return done.stderr
+
+
+def listening(name: str) -> bool:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as probe:
+        return probe.connect_ex(unix_address(name)) == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_signal_ends_it_cleanly(number: int, tmp_path) -> None:
+    path = tmp_path / "ports"
+    with running("--shm-socket", str(path)) as (process, address), ShmPort(str(path), 1) as port:
+        channel = grpc.insecure_channel(address)
+        stub = p4r_grpc.P4RuntimeStub(channel)
+        assert stub.Capabilities(p4r.CapabilitiesRequest(), timeout=SOON).p4runtime_api_version == "1.4.1"
+        opening = p4r.StreamMessageRequest()
+        opening.arbitration.device_id = 1
+        stream = stub.StreamChannel(iter([opening]))
+        assert next(stream).WhichOneof("update") == "arbitration"  # an open stream does not hold it up
+        process.send_signal(number)
+        assert process.wait(SOON) == 0
+        assert process.stderr.read() == ""
+        assert not path.exists()
+        with pytest.raises(ConnectionError):
+            port.receive(SOON)
+        channel.close()
+
+
+def test_kill_leaves_nothing() -> None:
+    name = socket_name()
+    with running("--shm-socket", name) as (process, address), ShmPort(name, 1) as port:
+        process.kill()
+        process.wait()
+        with pytest.raises(ConnectionError):
+            port.receive(SOON)
+        assert not listening(name)
+    host, number = address.rsplit(":", 1)
+    with running("--shm-socket", name, "--grpc-server-addr", f"{host}:{number}") as (_, again):
+        assert again == address
+
+
+LAUNCHER = """
+import os, subprocess, sys
+read, write = os.pipe()
+child = subprocess.Popen([*sys.argv[1:], "--ready-fd", str(write), "--exit-with-parent"], pass_fds=[write])
+os.close(write)
+print(child.pid, os.read(read, 100).decode(), flush=True)
+child.wait()
+"""
+
+
+def test_it_ends_with_its_killed_launcher() -> None:
+    name = socket_name()
+    command = [*COMMAND, "--grpc-server-addr", "127.0.0.1:0", "--shm-socket", name]
+    launcher = subprocess.Popen(
+        [sys.executable, "-c", LAUNCHER, *command], stdout=subprocess.PIPE, text=True
+    )
+    try:
+        pid = int(launcher.stdout.readline().split()[0])
+        child = psutil.Process(pid)
+        assert listening(name)
+    finally:
+        launcher.kill()
+        launcher.wait()
+        launcher.stdout.close()
+    wait_for(lambda: not child.is_running() or child.status() == psutil.STATUS_ZOMBIE, "the switch ended")
+    assert not listening(name)
+
+
+def test_program_from_the_command_line() -> None:
+    name = socket_name()
+    with running(*PROGRAM, "--shm-socket", name, "--shm-ports", "2,5-6", "--device-id", "0") as (_, address):
+        with grpc.insecure_channel(address) as channel:
+            stub = p4r_grpc.P4RuntimeStub(channel)
+            reply = stub.GetForwardingPipelineConfig(p4r.GetForwardingPipelineConfigRequest(), timeout=SOON)
+            assert reply.config.p4_device_config == (PROGRAMS / "control_plane.json").read_bytes()
+            assert not reply.config.HasField("cookie")
+        for port in (2, 5, 6):
+            ShmPort(name, port).close()
+        with pytest.raises(OSError, match="port 3 is not"):
+            ShmPort(name, 3)
+
+
+def test_address_on_standard_output_without_ready_fd() -> None:
+    command = [*COMMAND, "--grpc-server-addr", "127.0.0.1:0"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    try:
+        host, port = process.stdout.readline().strip().split(":")
+        assert host == "127.0.0.1"
+        assert int(port) > 0
+    finally:
+        process.terminate()
+        assert process.wait(SOON) == 0
+        process.stdout.close()
+
+
+def test_occupied_grpc_port() -> None:
+    with running() as (_, address):
+        said = refused("--grpc-server-addr", address)
+        assert f"cannot serve P4Runtime at {address}: the address is in use" in said
+
+
+def test_occupied_shm_socket() -> None:
+    name = socket_name()
+    with running("--shm-socket", name):
+        assert f"the socket {name} is in use" in refused(
+            "--shm-socket", name, "--grpc-server-addr", "127.0.0.1:0"
+        )
+
+
+def test_gone_launcher() -> None:
+    read, write = os.pipe()
+    os.close(read)
+    try:
+        done = subprocess.run(
+            [*COMMAND, "--grpc-server-addr", "127.0.0.1:0", "--ready-fd", str(write)],
+            pass_fds=[write], capture_output=True, text=True, timeout=SOON,
+        )  # fmt: skip
+    finally:
+        os.close(write)
+    assert done.returncode == 1
+    assert "is the launcher gone?" in done.stderr
+
+
+def test_missing_compiler(tmp_path) -> None:
+    environment = {**os.environ, "PATH": "/nonexistent", "XDG_CACHE_HOME": str(tmp_path)}
+    environment.pop("CC", None)
+    done = subprocess.run(COMMAND, capture_output=True, text=True, timeout=SOON, env=environment)
+    assert done.returncode == 1
+    assert "apt-get install gcc" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["-i", "veth0"], "expected PORT@INTERFACE"),
+        (["-i", "511@veth0"], "port 0 to 510"),
+        (["--shm-ports", "5-2"], "expected ports from 0 to 510"),
+        (["--shm-ports", "1-600"], "expected ports from 0 to 510"),
+        (["--shm-ports", "x"], "expected ports from 0 to 510"),
+        (["--fault", "drop=2"], "a probability is between 0 and 1"),
+        (["--fault", "loss=0.1"], "'loss=0.1': expected each of drop"),
+        (["--cpu-port", "0"], "1<=x<=510"),
+        (["--cpu-port", "9", "--drop-port", "9"], "not the CPU port"),
+        (["--grpc-server-addr", "localhost"], "expected HOST:PORT"),
+        (["--json", __file__], "--json and --p4info belong together"),
+        ([*PROGRAM, "--no-p4"], "exclude each other"),
+        (["--json", __file__, *PROGRAM[2:]], "is not BMv2 JSON"),
+        ([*PROGRAM[:2], "--p4info", __file__], "is not a P4Info"),
+        (["-i", "1@absent0"], "there is no interface absent0"),
+    ],
+)
+def test_bad_options_are_explained(arguments: list[str], sentence: str) -> None:
+    result = CliRunner().invoke(switch, [*arguments])
+    assert result.exit_code in (1, 2), result.output
+    assert sentence in " ".join(result.output.split())
+
+
+def test_help_says_what_bmv2_users_ask() -> None:
+    text = CliRunner().invoke(switch, ["--help"]).output
+    for option in ("--device-id", "--grpc-server-addr", "--cpu-port", "--drop-port", "-i, --interface"):
+        assert option in text
+    assert "0 is legal here" in " ".join(text.split())
