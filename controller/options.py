@@ -33,7 +33,7 @@ class ControllerOptions:
     "Jobs are aborted when their switch cannot be reached for so long."
 
     startup_wait: timedelta = timedelta(seconds=20)
-    "Readiness is announced when all switches are ready, or after so long."
+    "How long the announcement of readiness waits for switches that cannot be reached."
 
     pipeline_timeout: timedelta = timedelta(seconds=180)
     "For loading the P4 program: the embedded switch may have to compile it."

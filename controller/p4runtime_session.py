@@ -16,6 +16,7 @@ from netreduce.controller.pipeline import Program, ensure_pipeline
 from netreduce.controller.tables.entities import Entity
 from netreduce.controller.topology.schema import SwitchSpec
 
+LOADING = "loading: the program is being checked, or compiled by the switch"
 RETRY_DELAY = timedelta(seconds=5)
 """Between attempts to synchronise a switch that is connected but rejects something."""
 
@@ -69,6 +70,11 @@ class P4RuntimeSession:
     def program(self) -> str:
         """Name and version of the program."""
         return self._program.name
+
+    @property
+    def loading(self) -> bool:
+        """The switch is connected and busy with the program."""
+        return self._state == LOADING
 
     async def run(self) -> None:
         """Connect, and reconnect whenever the connection is lost, until cancelled."""
@@ -128,6 +134,7 @@ class P4RuntimeSession:
         while True:
             try:
                 async with self.lock:
+                    self._state = LOADING
                     kept = await ensure_pipeline(switch, self._program, self._pipeline_timeout)
                     switch.p4info.set_p4info(self._program.schema.p4info)
                     await self._synchroniser(self, kept)

@@ -79,12 +79,18 @@ class Controller:
         self._tasks.clear()
 
     async def wait_switches(self) -> None:
-        """Return when every switch is ready (or has said no), at the latest after ``startup_wait``."""
+        """Return when every switch is ready or has said no.
+
+        A switch that cannot be reached is waited for ``startup_wait``; one that is loading the program,
+        as long as that takes.
+        """
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self._options.startup_wait.total_seconds()):
                 for session in self.sessions.values():
                     await session.wait_settled()
         for session in self.sessions.values():
+            if session.loading:
+                await session.wait_settled()
             if not session.ready:
                 LOG.warning(
                     "switch %s (%s) is %s; jobs on it are refused until it is ready",

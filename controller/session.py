@@ -27,7 +27,7 @@ class SwitchSession(Protocol):
 
     @property
     def state(self) -> str:
-        """For people: ``ready``, ``connecting``, ``standby: …`` or ``down: <why>``."""
+        """For people: ``ready``, ``connecting``, ``loading: …``, ``standby: …`` or ``down: <why>``."""
 
     @property
     def program(self) -> str:

@@ -48,7 +48,7 @@ PR_SET_PDEATHSIG = 1
     default=20.0,
     show_default=True,
     metavar="S",
-    help="Readiness is announced when all switches are ready, or after so long.",
+    help="How long the ready line waits for switches that cannot be reached.",
 )
 @click.option(
     "--orphan-idle",

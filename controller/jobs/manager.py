@@ -189,10 +189,13 @@ class JobManager:
 
     async def refresh(self, job: Job) -> None:
         """Read an active job's counters from its switch; when that fails, the last ones stay."""
-        if job.state is not JobState.ACTIVE:
+        if job.state is not JobState.ACTIVE or not self.sessions[job.plan.switch].ready:
             return
         try:
-            await self._read_counters(job)
+            # The lock keeps these from replacing the final ones, which are read when the job ends.
+            async with self.sessions[job.plan.switch].lock:
+                if job.state is JobState.ACTIVE:
+                    await self._read_counters(job)
         except SwitchError as error:
             LOG.warning("counters of %s: %s", job.describe(), error)
 

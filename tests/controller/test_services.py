@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import sys
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from datetime import timedelta
@@ -233,5 +234,68 @@ def test_an_occupied_port(run, tmp_path):
             with pytest.raises(ListenError, match="the port is in use"):
                 async with Controller(taken):
                     pass
+
+    run(test())
+
+
+def test_readiness_waits_for_a_switch_that_compiles(run, tmp_path):
+    async def test():
+        switch = P4RuntimeServer()
+        await switch.start()
+        switch.push_gate = asyncio.Event()
+        topology = write_topology(tmp_path, switch.address)
+        options = ControllerOptions(topology, "127.0.0.1:0", startup_wait=timedelta(seconds=0.5))
+        async with Controller(options) as controller:
+            started = asyncio.create_task(controller.wait_switches())
+            await until(lambda: switch.calls == ["push"])
+            done, _ = await asyncio.wait({started}, timeout=1)
+            assert not done, "twice the limit for switches that cannot be reached"
+            switch.push_gate.set()
+            await asyncio.wait_for(started, PATIENCE)
+            assert controller.sessions["s1"].ready
+        await switch.stop()
+
+    run(test())
+
+
+VICTIM = """
+import sys, threading
+import grpc
+from netreduce.controller.api import job_service_pb2 as pb, job_service_pb2_grpc as pb_grpc
+
+jobs = pb_grpc.JobServiceStub(grpc.insecure_channel(sys.argv[1]))
+request = pb.JoinRequest.FromString(bytes.fromhex(sys.argv[2]))
+reply = jobs.Join(request)
+forever = threading.Event()
+
+def reports():
+    yield pb.MemberReport(member=reply.member)
+    forever.wait()
+
+for event in jobs.Attend(reports()):
+    pass
+"""
+
+
+def test_a_killed_process_is_named_to_the_others(run, tmp_path):
+    async def test():
+        async with setup(tmp_path) as s:
+            joining = request(1, hostname="node", pid=4711).SerializeToString().hex()
+            victim = await asyncio.create_subprocess_exec(
+                sys.executable, "-c", VICTIM, s.controller.address, joining
+            )
+            try:
+                reply = await s.jobs.Join(request(0, timeout_ms=PATIENCE * 1000), timeout=PATIENCE)
+                assert reply.admitted, reply.reason
+                stream = await s.attend(reply)
+                (job,) = s.controller.manager.jobs(False)
+                await until(lambda: job.members[1].state.value == "attending")
+            finally:
+                victim.kill()
+                await victim.wait()
+            event = await asyncio.wait_for(stream.read(), PATIENCE)
+            assert event.abort.reason == (
+                "rank 1 (pid 4711 on node) died: its connection ended without leaving"
+            )
 
     run(test())

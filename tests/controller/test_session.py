@@ -126,7 +126,7 @@ def test_a_slow_compiler_is_waited_for(run):
             server.push_gate = asyncio.Event()
             async with running(server) as (session, _):
                 await until(lambda: server.calls == ["push"])
-                assert session.state == "connecting" and session.lock.locked()
+                assert session.loading and session.lock.locked()
                 server.push_gate.set()
                 await until(lambda: session.ready)
 
