@@ -7,6 +7,7 @@ reorder and tamper with packets by seed. It is slow, and knows nothing but NetRe
 from __future__ import annotations
 
 import array
+import contextlib
 import mmap
 import os
 import random
@@ -22,8 +23,15 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-from netreduce.host_agent._datapath import Communicator, CommunicatorConfig, Endpoint, StreamConfig
-from netreduce.p4.wire import BLOCK_BYTES, NR_MAGIC, NR_VERSION, Kind, Op
+
+from netreduce.host_agent._datapath import (
+    Communicator,
+    CommunicatorConfig,
+    Endpoint,
+    StreamConfig,
+    bind_udp,
+)
+from netreduce.p4.wire import BLOCK_BYTES, BLOCK_COUNTS, NR_MAGIC, NR_VERSION, Kind, Op
 
 # softswitch/csrc/shm_port.h
 PORT_MAGIC, PORT_VERSION, SLOTS, SLOT_BYTES = 0x53505254, 1, 256, 4352
@@ -72,7 +80,9 @@ class Ring:
     def __init__(self, memory: mmap.mmap, offset: int) -> None:
         words = np.frombuffer(memory, np.uint32, 3 * 16, offset)
         self.head, self.tail, self.sleeping = words[0:1], words[16:17], words[32:33]
-        self.slots = np.frombuffer(memory, np.uint8, SLOTS * SLOT_BYTES, offset + 192).reshape(SLOTS, SLOT_BYTES)
+        self.slots = np.frombuffer(memory, np.uint8, SLOTS * SLOT_BYTES, offset + 192).reshape(
+            SLOTS, SLOT_BYTES
+        )
         self.lengths = self.slots[:, :4].view(np.uint32)
 
     def take(self) -> bytes | None:
@@ -180,7 +190,7 @@ class EmulatedSwitch:
         rank %= self.world_size
         return Endpoint(mac=f"02:00:00:00:01:{rank:02x}", ip=f"10.0.0.{rank + 1}", udp_port=20050 + rank % 3)
 
-    def config(self, rank: int, **changes: Any) -> CommunicatorConfig:
+    def config(self, rank: int, /, **changes: Any) -> CommunicatorConfig:
         config = CommunicatorConfig()
         values = {
             "job_name": "emulated",
@@ -200,7 +210,7 @@ class EmulatedSwitch:
             setattr(config, name, value)
         return config
 
-    def communicator(self, rank: int, **changes: Any) -> Communicator:
+    def communicator(self, rank: int, /, **changes: Any) -> Communicator:
         return Communicator.over_shm(self.config(rank, **changes), self.path, rank)
 
     def run(self, body: Callable[[int, Communicator], Any], **changes: Any) -> list[Any]:
@@ -306,7 +316,8 @@ class EmulatedSwitch:
             self.causes["malformed"] += 1
             return
         if self.forward_only:
-            self._send((number + 1) % self.world_size, self._rewritten(number + 1, frame[42:]))
+            successor = (number + 1) % self.world_size
+            self._send(successor, self._wrap(successor, self._unwrap(number, frame)))
             return
         if self.tamper is not None:
             self.tamper(parsed)
@@ -338,28 +349,18 @@ class EmulatedSwitch:
 
     def _parse(self, number: int, frame: bytes) -> Contribution | None:
         """A contribution that its rank could have sent; None for anything else."""
-        if len(frame) < 58 or (len(frame) - 58) % BLOCK_BYTES:
+        payload = self._unwrap(number, frame)
+        if len(payload) < NR.size or (len(payload) - NR.size) // BLOCK_BYTES not in BLOCK_COUNTS:
             return None
-        ethernet_ip_udp = FRAME.unpack_from(frame)
-        total, protocol, source, destination = (ethernet_ip_udp[i] for i in (5, 9, 11, 12))
-        source_port, destination_port, udp_length = ethernet_ip_udp[13:16]
-        magic, version_kind, op, job, rank, _, k, contributors, reserved = NR.unpack_from(frame, 42)
-        self_, successor = self.endpoint(number), self.endpoint(number + 1)
-        expected = (
-            ethernet_ip_udp[0] == bytes.fromhex(successor.mac.replace(":", "")),
-            ethernet_ip_udp[1] == bytes.fromhex(self_.mac.replace(":", "")),
-            ethernet_ip_udp[2:5] == (0x0800, 0x45, 0),
-            total == len(frame) - 14 and udp_length == total - 20,
-            protocol == 17 and ip_checksum(frame[14:34]) == 0,
-            source == socket.inet_aton(self_.ip) and destination == socket.inet_aton(successor.ip),
-            (source_port, destination_port) == (self_.udp_port, successor.udp_port),
-            magic == NR_MAGIC and version_kind == NR_VERSION << 4 | Kind.CONTRIBUTION,
-            op in (Op.SUM, Op.OR) and job in self.jobs and rank == number,
-            (contributors, reserved) == (1, 0),
-        )
-        if not all(expected):
+        magic, version_kind, op, job, rank, _, k, contributors, reserved = NR.unpack_from(payload)
+        if (magic, version_kind) != (NR_MAGIC, NR_VERSION << 4 | Kind.CONTRIBUTION) or op not in (
+            Op.SUM,
+            Op.OR,
+        ):
             return None
-        return Contribution(rank, job, op, k, np.frombuffer(frame, np.uint8, offset=58).copy())
+        if job not in self.jobs or rank != number or (contributors, reserved) != (0, 0):
+            return None
+        return Contribution(rank, job, op, k, np.frombuffer(payload, np.uint8, offset=NR.size).copy())
 
     def _combine(self, parsed: Contribution, stored: np.ndarray) -> np.ndarray:
         """Lane-wise sum or OR over the blocks that both have; the longer one's others stay."""
@@ -376,24 +377,96 @@ class EmulatedSwitch:
     def _result(self, rank: int, parsed: Contribution, slot: Slot) -> None:
         blocks = slot.blocks[: len(parsed.blocks)].tobytes().ljust(len(parsed.blocks), b"\0")
         predecessor = (rank - 1) % self.world_size
-        header = NR.pack(
-            NR_MAGIC, NR_VERSION << 4 | Kind.RESULT, parsed.op, parsed.job, predecessor, 0, parsed.k, self.world_size, 0
-        )
-        self._send(rank, self._rewritten(rank, header + blocks))
+        kind = NR_VERSION << 4 | Kind.RESULT
+        header = NR.pack(NR_MAGIC, kind, parsed.op, parsed.job, predecessor, 0, parsed.k, self.world_size, 0)
+        self._send(rank, self._wrap(rank, header + blocks))
 
-    def _rewritten(self, rank: int, payload: bytes) -> bytes:
+    # --- frames ------------------------------------------------------------------------------------
+
+    def _unwrap(self, number: int, frame: bytes) -> bytes:
+        """The payload of a frame with the headers that rank `number` must send; empty if they are wrong."""
+        if len(frame) < FRAME.size:
+            return b""
+        mine, next_ = self.endpoint(number), self.endpoint(number + 1)
+        length, checksum = len(frame) - 14, int.from_bytes(frame[24:26], "big")
+        expected = self._headers(mine, next_, length - 28, checksum)
+        return (
+            frame[FRAME.size :] if frame[: FRAME.size] == expected and not ip_checksum(frame[14:34]) else b""
+        )
+
+    def _wrap(self, rank: int, payload: bytes) -> bytes:
         """The frame in which `rank` expects a payload from its predecessor."""
         source, destination = self.endpoint(rank - 1), self.endpoint(rank)
+        checksum = ip_checksum(self._headers(source, destination, len(payload), 0)[14:34])
+        return self._headers(source, destination, len(payload), checksum) + payload
 
-        def headers(checksum: int) -> bytes:
-            return FRAME.pack(
-                *(bytes.fromhex(e.mac.replace(":", "")) for e in (destination, source)),
-                *(0x0800, 0x45, 0, 28 + len(payload), 0, 0x4000, 64, 17, checksum),
-                *(socket.inet_aton(e.ip) for e in (source, destination)),
-                *(source.udp_port, destination.udp_port, 8 + len(payload), 0),
-            )
+    @staticmethod
+    def _headers(source: Endpoint, destination: Endpoint, payload: int, checksum: int) -> bytes:
+        return FRAME.pack(
+            *(bytes.fromhex(e.mac.replace(":", "")) for e in (destination, source)),
+            *(0x0800, 0x45, 0, 28 + payload, 0, 0x4000, 64, 17, checksum),
+            *(socket.inet_aton(e.ip) for e in (source, destination)),
+            *(source.udp_port, destination.udp_port, 8 + payload, 0),
+        )
 
-        return headers(ip_checksum(headers(0)[14:34])) + payload
+
+class EmulatedUdpSwitch(EmulatedSwitch):
+    """The same over UDP on the loopback interface, without root.
+
+    For each rank the switch has a socket that plays both neighbours: successor and predecessor.
+    """
+
+    def __init__(self, world_size: int, **options: Any) -> None:
+        super().__init__(world_size, **options)
+        self._sockets = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(world_size)]
+        for s in self._sockets:
+            s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 8 << 20)
+            s.bind(("127.0.0.1", 0))
+            s.setblocking(False)
+        self._peers: dict[int, tuple[str, int]] = {}
+
+    def config(self, rank: int, /, **changes: Any) -> CommunicatorConfig:
+        ip, port = self._sockets[rank].getsockname()
+        neighbour = Endpoint(mac="02:00:00:00:00:01", ip=ip, udp_port=port)
+        return super().config(rank, **({"successor": neighbour, "predecessor": neighbour} | changes))
+
+    def communicator(self, rank: int, /, **changes: Any) -> Communicator:
+        udp = bind_udp("127.0.0.1", 20050, 64)
+        here = Endpoint(mac="02:00:00:00:00:02", ip=udp.ip, udp_port=udp.port)
+        return Communicator.over_udp(self.config(rank, self=here, **changes), udp)
+
+    def _serve(self) -> bool:
+        idle = True
+        for number, s in enumerate(self._sockets):
+            for _ in range(16):
+                try:
+                    payload, self._peers[number] = s.recvfrom(65536)
+                except (BlockingIOError, ConnectionRefusedError):
+                    break
+                idle = False
+                for copy in self._inflict(payload):
+                    self._process(number, copy)
+        if idle:
+            held, self._held = self._held, []
+            for number, payload in held:
+                self._emit(number, payload)
+        ready = select.select([self._stop, *self._sockets], [], [], 0.01 if idle else 0)[0]
+        if self._stop in ready:
+            for s in self._sockets:
+                s.close()
+            return False
+        return True
+
+    def _emit(self, number: int, frame: bytes) -> None:
+        if number in self._peers:
+            with contextlib.suppress(BlockingIOError, ConnectionRefusedError):
+                self._sockets[number].sendto(frame, self._peers[number])
+
+    def _unwrap(self, number: int, frame: bytes) -> bytes:
+        return frame
+
+    def _wrap(self, rank: int, payload: bytes) -> bytes:
+        return payload
 
 
 def ip_checksum(header: bytes) -> int:

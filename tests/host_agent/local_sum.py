@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+
 from netreduce.host_agent._datapath import Call, DType, ReduceOp
 
 LANE_TYPES = {16: ">u2", 32: ">u4", 64: ">u8"}

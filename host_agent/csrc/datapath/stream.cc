@@ -52,7 +52,7 @@ void Stream::transmit(uint64_t packet, Clock::time_point now) {
   const uint32_t blocks = transfer_->blocks(packet);
   const uint32_t length = wire::NR_HEADER_BYTES + blocks * wire::BLOCK_BYTES;
   uint8_t* at = wire_.reserve(length);
-  write_header(at, {wire::Kind::CONTRIBUTION, transfer_->op(), identity_.job, identity_.rank, k_of(packet), 1});
+  write_header(at, {wire::Kind::CONTRIBUTION, transfer_->op(), identity_.job, identity_.rank, k_of(packet), 0});
   transfer_->pack(packet, at + wire::NR_HEADER_BYTES);
   wire_.commit();
   counters_.wire_bytes_sent.add(wire::FRAME_OVERHEAD_BYTES + blocks * wire::BLOCK_BYTES);
