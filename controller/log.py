@@ -36,16 +36,25 @@ def logger(module: str, subject: str = "") -> TaskLogger:
     return TaskLogger(logging.getLogger(module), {"subject": subject})
 
 
-def _is_news(record: logging.LogRecord) -> bool:
-    # Neither of our targets has gNMI; finsy warns about it at every connection.
-    return "gNMI is not implemented" not in record.getMessage()
+def edit_finsy(record: logging.LogRecord) -> bool:
+    """Log filter: what finsy says about ordinary events, as ordinary events."""
+    if not record.name.startswith("finsy"):
+        return True
+    if "gNMI is not implemented" in record.getMessage():
+        return False  # neither of our targets has it, and finsy says so at every connection
+    error = record.exc_info[1] if record.exc_info else None
+    if isinstance(error, RuntimeError) and "got EOF" in str(error):
+        record.levelno, record.levelname = logging.WARNING, "WARNING"
+        record.msg, record.args = "the switch ended the P4Runtime stream (%s)", (record.getMessage(),)
+        record.exc_info = None
+    return True
 
 
 def set_up(level: str) -> None:
     """Log to standard error from ``level`` on; finsy's routine messages only at ``debug``."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)-7s %(name)s %(message)s"))
-    handler.addFilter(_is_news)
+    handler.addFilter(edit_finsy)
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from datetime import timedelta
 from typing import Any
@@ -46,6 +47,7 @@ class P4RuntimeSession:
         self._pipeline_timeout = pipeline_timeout
         self._state = "connecting"
         self._settled = asyncio.Event()
+        self._closing = False
         self._log = logger(__name__, spec.name)
         options = fy.SwitchOptions(device_id=spec.device_id, ready_handler=self._connected)
         self._switch = fy.Switch(spec.name, spec.address, options)
@@ -78,7 +80,18 @@ class P4RuntimeSession:
 
     async def run(self) -> None:
         """Connect, and reconnect whenever the connection is lost, until cancelled."""
-        await self._switch.run()
+        while True:
+            try:
+                await self._switch.run()
+            except asyncio.CancelledError:
+                raise
+            except Exception:
+                self._log.exception("the connection ended unexpectedly; starting again")
+            await asyncio.sleep(RETRY_DELAY.total_seconds())
+
+    def close(self) -> None:
+        """The end is wanted: ``run`` is about to be cancelled."""
+        self._closing = True
 
     async def wait_settled(self) -> None:
         """Return when the session is ready, in standby, or rejected by the switch for the first time."""
@@ -148,11 +161,12 @@ class P4RuntimeSession:
     def _disconnected(self, _switch: fy.Switch) -> None:
         if self.down_since is None:
             self.down_since = self._clock.monotonic()
-        self._enter("down: the connection was lost; reconnecting")
+        self._enter("closed" if self._closing else "down: the connection was lost; reconnecting")
 
     def _enter(self, state: str) -> None:
         if state != self._state:
-            self._log.log(20 if state == "ready" else 30, "is %s", state)
+            expected = state == "ready" or self._closing
+            self._log.log(logging.INFO if expected else logging.WARNING, "is %s", state)
         self._state = state
         self._settled.set()
 

@@ -73,6 +73,8 @@ class Controller:
         """Stop serving; jobs on the switches stay as they are."""
         await self.manager.stop()
         await self._server.stop(STOP_GRACE.total_seconds())
+        for session in self.sessions.values():
+            session.close()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

@@ -199,6 +199,22 @@ def test_a_second_controller_stands_by_and_takes_over(run):
     run(test())
 
 
+def test_an_unexpected_end_of_the_connection_is_survived(run, caplog):
+    async def test():
+        async with serving() as server, running(server) as (session, _):
+            real_run = session._switch.run
+
+            async def fail_once():
+                session._switch.run = real_run
+                raise RuntimeError("unforeseen")
+
+            session._switch.run = fail_once
+            await until(lambda: session.ready)
+            assert "the connection ended unexpectedly; starting again" in caplog.text
+
+    run(test())
+
+
 def test_failed_updates_are_named(run):
     async def test():
         async with serving() as server, running(server) as (session, _):
