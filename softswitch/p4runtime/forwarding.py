@@ -6,11 +6,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from google.protobuf.message import Message
+
 from ..core import Instance, SwitchCore, SwitchError
 from ..native_cache import CompilationFailed, CompilerNotFound
 from ..translator import MalformedProgram, Program, TranslationError, load_program
 from .cells import Cells
-from .errors import P4RuntimeError, failed_precondition, internal, invalid_argument, unimplemented
+from .errors import failed_precondition, internal, invalid_argument, not_found, unimplemented
 from .packet_io import packet_in_message, packet_out_frame
 from .protos import p4r
 from .replication import Replication
@@ -22,14 +24,16 @@ Compile = Callable[[Program], Path]
 
 _UPDATES = (p4r.Update.INSERT, p4r.Update.MODIFY, p4r.Update.DELETE)
 
-_UNIMPLEMENTED = {
-    "extern_entry": "externs",
-    "action_profile_member": "action profiles",
-    "action_profile_group": "action profiles",
-    "meter_entry": "meters",
-    "direct_meter_entry": "meters",
-    "value_set_entry": "parser value sets",
-    "digest_entry": "digests",
+# Kinds of entity of which no program has any, since programs that use them are refused: what they are,
+# and the field that names the object (0: all of them).
+_ABSENT = {
+    "extern_entry": ("externs", "extern_type_id"),
+    "action_profile_member": ("action profiles", "action_profile_id"),
+    "action_profile_group": ("action profiles", "action_profile_id"),
+    "meter_entry": ("meters", "meter_id"),
+    "direct_meter_entry": ("meters", None),
+    "value_set_entry": ("parser value sets", "value_set_id"),
+    "digest_entry": ("digests", "digest_id"),
 }
 
 
@@ -100,8 +104,10 @@ class Forwarding:
             self.cells.write_register(update.type, entity.register_entry)
         elif kind == "packet_replication_engine_entry":
             self.replication.write(update.type, entity.packet_replication_engine_entry)
+        elif kind is None:
+            raise invalid_argument("an entity must be set")
         else:
-            raise _no_such_entity(kind)
+            raise unimplemented(f"the embedded switch has no {_ABSENT[kind][0]}")
 
     def read(self, entity: p4r.Entity) -> Iterator[p4r.Entity]:
         """What one request of a Read selects."""
@@ -116,8 +122,11 @@ class Forwarding:
             found = self.cells.read_registers(entity.register_entry)
         elif kind == "packet_replication_engine_entry":
             found = self.replication.read(entity.packet_replication_engine_entry)
+        elif kind is None:
+            raise invalid_argument("an entity must be set")
         else:
-            raise _no_such_entity(kind)
+            _check_absent(kind, getattr(entity, kind))
+            return
         for message in found:
             yield p4r.Entity(**{kind: message})
 
@@ -128,7 +137,9 @@ class Forwarding:
         return packet_in_message(self.schema.packet_in, frame)
 
 
-def _no_such_entity(kind: str | None) -> P4RuntimeError:
-    if kind is None:
-        return invalid_argument("an entity must be set")
-    return unimplemented(f"the embedded switch has no {_UNIMPLEMENTED.get(kind, kind)}")
+def _check_absent(kind: str, wanted: Message) -> None:
+    """A read of all of something that is not there finds nothing; a read of one is refused."""
+    what, name = _ABSENT[kind]
+    object_id = getattr(wanted, name) if name else wanted.table_entry.table_id
+    if object_id:
+        raise not_found(f"id {object_id:#x} is unknown: the embedded switch has no {what}")

@@ -98,7 +98,8 @@ def test_pipeline_tables_counters_and_groups(switch: str) -> None:
             )
             assert (counter.data.packet_count, counter.data.byte_count) == (1, len(FRAME))
 
-            await sw.delete_all()
+            await sw.delete_all()  # finsy 0.30 leaves groups alone when a program has constant tables
+            await sw.delete([fy.P4MulticastGroupEntry(1)], strict=False)
             assert await collect(sw.read([fy.P4TableEntry("forward"), fy.P4MulticastGroupEntry()])) == []
 
     run(main())
