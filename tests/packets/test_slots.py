@@ -1,6 +1,7 @@
 """The slot protocol, row by row: first, further, last, duplicate and stale contributions."""
 
 import random
+import struct
 
 import pytest
 
@@ -238,6 +239,22 @@ class TestUnequalSizes:
         switch.send(job.port(0), job.packet(0, 2, bytes(256), op=op))
         outputs = switch.send(job.port(1), job.packet(1, 2, own, op=op))
         assert outputs[job.port(1)] == [job.result(1, 2, own, op=op)]
+
+    @pytest.mark.parametrize("sizes", [(1, 2, 2), (1, 4, 2), (2, 1, 4), (4, 1, 1), (1, 2, 4)])
+    def test_sizes_that_grow_and_shrink(self, switch: Twin, sizes: tuple[int, ...]) -> None:
+        job = Job(ranks=3, window=1)
+        switch.write(*job.entries())
+        for rank in range(3):
+            switch.send(job.port(rank), job.packet(rank, 0, noise(rank, 4)))
+        ones = [struct.pack(">64I", *[1 << rank] * 64) for rank in range(3)]
+        for rank, blocks in enumerate(sizes):
+            outputs = switch.send(job.port(rank), job.packet(rank, 2, ones[rank] * blocks))
+        sums = [sum(1 << rank for rank in range(3) if sizes[rank] > index) for index in range(4)]
+        combined = b"".join(struct.pack(">64I", *[total] * 64) for total in sums)
+        for rank in range(3):
+            assert outputs[job.port(rank)] == [job.result(rank, 2, combined[: 256 * sizes[2]])]
+            answer = switch.send(job.port(rank), job.packet(rank, 2, bytes(256 * max(sizes))))
+            assert answer == {job.port(rank): [job.result(rank, 2, combined[: 256 * max(sizes)])]}
 
     def test_the_result_has_the_size_of_the_last_contribution(self, switch: Twin) -> None:
         job = Job(ranks=2, window=1)
