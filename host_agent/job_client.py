@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import logging
+import os
 import queue
 import threading
 from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
+
+# gRPC's fork handlers do nothing while a call is open, and one always is; but they say so, on stderr, in
+# every worker that a DataLoader forks.
+os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 
 import grpc
 
@@ -176,7 +181,7 @@ class Attendance:
             self._watching = False
             reason = f"call {number}, {description}, does not finish, and the c10d store is gone ({error})"
         if reason is not None:
-            self._session.abort(f"netreduce: job {self._session.job}: {reason}")
+            self._session.abort(reason)
 
     def _current(self) -> pb.MemberReport:
         return pb.MemberReport(member=self._client.member, statistics=host_statistics(self._session))
@@ -191,7 +196,7 @@ class Attendance:
             try:
                 for event in self._client.attend(self._outgoing(self._reports)):
                     if event.HasField("abort"):
-                        self._session.abort(f"netreduce: job {self._session.job}: {event.abort.reason}")
+                        self._session.abort(event.abort.reason)
                         return
             except grpc.RpcError as error:
                 if error.code() is grpc.StatusCode.NOT_FOUND:

@@ -171,6 +171,10 @@ def _tell_once(size: int, obstacle: str) -> None:
 
 @atexit.register
 def _close_sessions() -> None:
-    """Leave all jobs in order, whatever state the script ended in."""
+    """Leave all jobs, whatever state the script ended in."""
+    exception = None if hasattr(sys, "ps1") else getattr(sys, "last_value", None)
     for session in list(_sessions):
+        if exception is not None:
+            # The others would wait for calls that never come.
+            session.abort(f"its script ended with {type(exception).__name__}: {exception}")
         session.close(EXIT_PATIENCE)

@@ -7,6 +7,7 @@ c10d store what it waits in, and reads what the others say.
 
 from __future__ import annotations
 
+import contextlib
 import json
 from dataclasses import dataclass
 from datetime import timedelta
@@ -19,12 +20,17 @@ SILENT_AFTER = timedelta(seconds=30)
 """How long no result may come from the switch while all ranks are in the same call."""
 
 
+HANDSHAKE = timedelta(seconds=3)
+"""How long a rank that found a disagreement waits for the other to find it too."""
+
+
 class Store(Protocol):
-    """The part of ``torch.distributed.Store`` that is used here; none of it blocks."""
+    """The part of ``torch.distributed.Store`` that is used here."""
 
     def set(self, key: str, value: str) -> None: ...
     def get(self, key: str) -> bytes: ...
     def check(self, keys: list[str]) -> bool: ...
+    def wait(self, keys: list[str], timeout: timedelta) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -96,6 +102,7 @@ class StallWatch:
             if number != running.number:
                 continue
             if signature != running.signature:
+                self._let_them_see(peer)
                 return (
                     f"the ranks disagree on call {number}: rank {self._rank}: {running.description}; "
                     f"rank {peer}: {description}; make all ranks call all_reduce in the same order with "
@@ -110,3 +117,10 @@ class StallWatch:
                 "the job"
             )
         return None
+
+    def _let_them_see(self, peer: int) -> None:
+        # Whoever gives up first ends its process and with it the other's Gloo connection, and then the
+        # other would report that instead of the disagreement.
+        self._store.set(f"seen/{self._rank}", "")
+        with contextlib.suppress(Exception):
+            self._store.wait([f"seen/{peer}"], HANDSHAKE)

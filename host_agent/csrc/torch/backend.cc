@@ -73,8 +73,7 @@ void NetReduceBackend::shutdown() {
 }
 
 void NetReduceBackend::abort() {
-  session_->abort(c10::str("netreduce: job ", session_->job(), " rank ", rank_,
-                           ": the process group was aborted by this process"));
+  session_->abort("the process group was aborted by this process");
   inner_->abort();
 }
 

@@ -102,13 +102,24 @@ Route Session::route(at::ScalarType type, bool empty, const c10d::ReduceOp& op) 
   return route;
 }
 
-std::exception_ptr Session::fail(const std::string& message) {
+std::exception_ptr Session::error(const std::string& message) const {
+  return backend_error(c10::str("netreduce: job ", job_, " rank ", rank_, ": ", message));
+}
+
+std::exception_ptr Session::fail(const std::string& reason) {
   {
     std::lock_guard<std::mutex> lock(mutex_);
-    if (failure_.empty()) failure_ = message;
+    if (failure_.empty()) failure_ = reason;
   }
   changed_.notify_all();
-  return backend_error(message);
+  return error(reason);
+}
+
+std::exception_ptr Session::disagree(const std::string& call) {
+  const auto calls = exchange_calls(*store_, rank_, size_, call, kMismatchPatience);
+  return fail(c10::str("the ranks disagree on what to reduce. ", join_calls(calls),
+                       ". No tensor was changed. Make all ranks call all_reduce in the same order with equal "
+                       "element counts, dtypes and ops; this process group cannot be used any more."));
 }
 
 std::string Session::failure() const {
@@ -118,8 +129,8 @@ std::string Session::failure() const {
 
 void Session::check_usable(const std::string& call) const {
   const auto failure = this->failure();
-  TORCH_CHECK_WITH(DistBackendError, failure.empty(), "netreduce: job ", job_, " rank ", rank_, ": ", call,
-                   " was not run, because the process group failed before: ", failure);
+  if (!failure.empty())
+    std::rethrow_exception(error(call + " was not run, because the process group failed before: " + failure));
 }
 
 void Session::reduce_in_switch(const std::vector<at::Tensor>& tensors, const c10d::AllreduceOptions& options,
@@ -133,13 +144,10 @@ void Session::reduce_in_switch(const std::vector<at::Tensor>& tensors, const c10
   try {
     outcome = communicator_->all_reduce(buffer.data_ptr(), buffer.numel(), route.dtype, route.op, timeout);
   } catch (const MismatchError&) {
-    const auto calls = exchange_calls(*store_, rank_, size_, call, kMismatchPatience);
-    std::rethrow_exception(fail(c10::str(
-        "netreduce: job ", job_, " rank ", rank_, ": the ranks disagree on what to reduce. ", join_calls(calls),
-        ". No tensor was changed. Make all ranks call all_reduce in the same order with equal element counts, "
-        "dtypes and ops; this process group cannot be used any more.")));
+    std::rethrow_exception(disagree(call));
   } catch (const DatapathError& error) {
-    std::rethrow_exception(fail(error.what()));
+    fail(error.what());
+    std::rethrow_exception(backend_error(c10::str("netreduce: ", error.what())));  // names job and rank
   }
   if (outcome == Outcome::kNonFinite) {
     fallbacks_.count("allreduce", kNonFiniteReason, buffer.nbytes());
@@ -172,19 +180,14 @@ void Session::agree(const at::Tensor& like, int64_t elements, const c10d::Allred
   gather.timeout = timeout;
   try {
     wait_for_gloo(companion_->allgather(outputs, inputs, gather));
-  } catch (const std::exception& error) {
-    std::rethrow_exception(fail(c10::str("netreduce: job ", job_, " rank ", rank_, ": ", call,
-                                         " failed: ", c10_message(error))));
+  } catch (const std::exception& gloo_error) {
+    // A peer that gave up first closes its connections; the reason for that is the better message.
+    const auto failure = this->failure();
+    std::rethrow_exception(failure.empty() ? fail(c10::str(call, ": ", c10_message(gloo_error)))
+                                           : error(call + ": " + failure));
   }
-  for (const auto& theirs : outputs[0]) {
-    if (theirs.equal(mine)) continue;
-    const auto calls = exchange_calls(*store_, rank_, size_, call, kMismatchPatience);
-    std::rethrow_exception(fail(c10::str("netreduce: job ", job_, " rank ", rank_,
-                                         ": the ranks disagree on what to reduce. ", join_calls(calls),
-                                         ". No tensor was changed. Make all ranks call all_reduce in the same "
-                                         "order with equal element counts, dtypes and ops; this process group "
-                                         "cannot be used any more.")));
-  }
+  for (const auto& theirs : outputs[0])
+    if (!theirs.equal(mine)) std::rethrow_exception(disagree(call));
 }
 
 void Session::run_companion(at::Tensor buffer, const c10d::AllreduceOptions& options, milliseconds timeout) {
@@ -215,7 +218,7 @@ void Session::wait_for_gloo(const c10::intrusive_ptr<c10d::Work>& work) {
     const auto failure = this->failure();
     if (failure.empty()) continue;
     companion_stuck_ = true;
-    std::rethrow_exception(backend_error(failure));
+    std::rethrow_exception(error(failure));
   }
   lock.unlock();
   work->wait();
@@ -248,8 +251,7 @@ void Session::close(milliseconds patience) {
     closing_ = true;
   }
   if (!queue_->drain(SteadyClock::now() + patience))
-    abort(c10::str("netreduce: job ", job_, " rank ", rank_,
-                   ": the process group was destroyed while calls were running"));
+    abort("the process group was destroyed while calls were running");
   queue_->stop();
 
   std::unique_ptr<Communicator> communicator;

@@ -82,8 +82,11 @@ class Session {
 
  private:
   void check_usable(const std::string& call) const;
+  std::exception_ptr error(const std::string& message) const;
   // Remembers a failure after which the ranks may be at different calls, and returns its exception.
-  std::exception_ptr fail(const std::string& message);
+  std::exception_ptr fail(const std::string& reason);
+  // The same for a call in which the ranks' arguments differ.
+  std::exception_ptr disagree(const std::string& call);
   void wait_for_gloo(const c10::intrusive_ptr<c10d::Work>& work);
   void agree(const at::Tensor& like, int64_t elements, const c10d::AllreduceOptions& options,
              const std::string& call, std::chrono::milliseconds timeout);
