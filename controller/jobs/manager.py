@@ -24,6 +24,8 @@ from netreduce.controller.tables import causes
 from netreduce.controller.topology import Inventory
 
 LOG = logger(__name__)
+FINAL_READINGS = 10
+"""At most; two that agree are enough."""
 
 
 class JobManager:
@@ -91,9 +93,9 @@ class JobManager:
         return job, member
 
     def report(self, member: Member, report: pb.MemberReport) -> None:
-        """A sign of life, with statistics."""
+        """A sign of life, with statistics; those that come with Leave are final, whatever arrives later."""
         member.reported_at = self._clock.monotonic()
-        if report.HasField("statistics"):
+        if report.HasField("statistics") and member.state is not MemberState.LEFT:
             member.statistics.CopyFrom(report.statistics)
 
     def attendance_ended(self, job: Job, member: Member) -> None:
@@ -308,7 +310,7 @@ class JobManager:
             async with session.lock:
                 if session.ready:
                     try:
-                        await self._read_counters(job)
+                        await self._read_final_counters(job)
                     except SwitchError as error:
                         LOG.warning("counters of %s are lost: %s", job.describe(), error)
                 await self._remove_entries(job, session)
@@ -332,6 +334,16 @@ class JobManager:
         job.counters = causes.message(causes.since(now[s], job.baseline[s]) for s in now)
         for rank, delivered in enumerate(await streams.read_delivered(session, job.plan)):
             job.members[rank].results_delivered = delivered
+
+    async def _read_final_counters(self, job: Job) -> None:
+        """Read until two readings agree: the last resends may still be in the switch's queues."""
+        reading = None
+        for _ in range(FINAL_READINGS):
+            await self._read_counters(job)
+            delivered = [member.results_delivered for member in job.members.values()]
+            previous, reading = reading, (job.counters.SerializeToString(deterministic=True), delivered)
+            if reading == previous:
+                return
 
     def _end(self, job: Job) -> None:
         job.ended_at = self._clock.time()

@@ -148,6 +148,38 @@ def test_finished_job_is_recorded_and_everything_is_given_back(run):
     run(test())
 
 
+def test_packets_that_are_still_in_the_switch_are_counted(run):
+    async def test():
+        bench = await Bench.make()
+        replies = await bench.admitted()
+        await bench.leave(replies[0])
+        arriving, read_one = [4, 3], bench.session._read_one
+
+        def read_while_packets_arrive(query):
+            found = read_one(query)
+            if getattr(query, "index", None) == 16 + Cause.DUPLICATE_ABSORBED and arriving:
+                bench.session.packets(1, Cause.DUPLICATE_ABSORBED, arriving.pop())
+            return found
+
+        bench.session._read_one = read_while_packets_arrive
+        await bench.leave(replies[1])
+        assert job_info(bench.job()).switch_counters.duplicate_absorbed == 7
+
+    run(test())
+
+
+def test_a_late_report_does_not_replace_final_statistics(run):
+    async def test():
+        bench = await Bench.make()
+        replies = await bench.admitted()
+        await bench.leave(replies[0], statistics=pb.HostStatistics(calls=9))
+        member = bench.job().members[0]
+        bench.manager.report(member, pb.MemberReport(statistics=pb.HostStatistics(calls=8)))
+        assert member.statistics.calls == 9
+
+    run(test())
+
+
 def test_counters_of_earlier_jobs_are_not_counted_again(run):
     async def test():
         bench = await Bench.make()
