@@ -224,6 +224,8 @@ class _Loader:
                 return Const(int(value, 16))
             case "bool":
                 return BoolConst(bool(value))
+            case "field" if isinstance(value[0], dict):
+                return self._indexed_field(value, source)
             case "field":
                 return self._field_ref(value)
             case "local" | "runtime_data":
@@ -251,6 +253,15 @@ class _Loader:
                 return Named(kind, value)
             case _:
                 raise UnsupportedConstruct(f"operands of type {kind!r}", source)
+
+    def _indexed_field(self, value: list, source: SourceInfo | None) -> Node:
+        """A field of a stack element that an expression selects, as the compiler writes isValid() of one."""
+        header = self._expression(value[0], source)
+        match header:
+            case Op("dereference_header_stack", (StackRef(stack), _)):
+                names = [f.name for f in self.stacks[stack].type.fields] + ["$valid$"]
+                return Op("access_field", (header, Const(names.index(value[1]))), source)
+        raise UnsupportedConstruct("fields of computed headers", source)
 
     def _expression(self, value: Json, source: SourceInfo | None) -> Node:
         if value is None:
