@@ -132,9 +132,10 @@ class _Builder:
         with _locked(target.with_name(target.name + ".lock")):
             if is_intact(target):
                 return target
-            work = target.with_name(target.name + ".work")
-            shutil.rmtree(work, ignore_errors=True)  # of a process that was killed; we hold the lock
-            work.mkdir(mode=0o700)
+            for stale in self.folder.glob(f"{target.name}.work-*"):
+                shutil.rmtree(stale, ignore_errors=True)  # of a process that was killed; we hold the lock
+            # A name of its own: the killed process's compiler may still be running and writing.
+            work = Path(tempfile.mkdtemp(prefix=f"{target.name}.work-", dir=self.folder))
             try:
                 output = work / "output"
                 make(work, output)
