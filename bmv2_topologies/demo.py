@@ -59,15 +59,16 @@ def comparison_table(gloo: Metrics, switch: Metrics) -> Table:
     table.add_column("through the switch", justify="right")
     table.add_column("apart by", justify="right")
 
-    def row(name: str, left: float, right: float, form: str) -> None:
-        table.add_row(name, format(left, form), format(right, form), format(abs(left - right), form))
+    def row(name: str, left: float, right: float, form: str, apart_form: str) -> None:
+        table.add_row(name, format(left, form), format(right, form), format(abs(left - right), apart_form))
 
-    row("test accuracy", gloo.accuracies[-1], switch.accuracies[-1], ".2%")
-    row("first loss", gloo.losses[0], switch.losses[0], ".6f")
-    row("last loss", gloo.losses[-1], switch.losses[-1], ".6f")
+    row("test accuracy", gloo.accuracies[-1], switch.accuracies[-1], ".2%", ".2%")
+    row("first loss", gloo.losses[0], switch.losses[0], ".6f", ".1e")
+    row("last loss", gloo.losses[-1], switch.losses[-1], ".6f", ".1e")
     furthest = max(range(len(gloo.losses)), key=lambda i: abs(gloo.losses[i] - switch.losses[i]))
-    row(f"furthest loss (step {furthest + 1})", gloo.losses[furthest], switch.losses[furthest], ".6f")
-    row("training time, s", gloo.seconds, switch.seconds, ".1f")
+    name = f"loss furthest apart (step {furthest + 1})"
+    row(name, gloo.losses[furthest], switch.losses[furthest], ".6f", ".1e")
+    row("training time, s", gloo.seconds, switch.seconds, ".1f", ".1f")
     return table
 
 
