@@ -40,7 +40,7 @@ def test_cpp_header_compiles_alone(tmp_path: Path) -> None:
 
 
 def test_what_the_program_takes_for_granted() -> None:
-    """A slot number is confined by a mask, a cause is half a byte of the cell's number, ranks are bits of 64."""
+    """A slot number is confined by a mask, a cause is half a byte of its cell's number."""
     assert wire.SLOT_COUNT & (wire.SLOT_COUNT - 1) == 0
     assert max(wire.Cause) < wire.CAUSE_STRIDE == 1 << generate.P4_ENUM_WIDTHS[wire.Cause]
     assert wire.MAX_STREAMS == 1 << 8 and wire.MAX_RANKS == 64
