@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import re
+import socket
 import struct
 import threading
 from datetime import timedelta
@@ -448,6 +449,41 @@ def test_after_an_error_every_call_repeats_the_first_cause() -> None:
                 AbortedError, match=r"failed before \(.*probe: no complete result within 300 ms"
             ):
                 alone.all_reduce(np.ones(3, np.float32), timeout=PATIENCE)
+
+
+def test_a_full_ring_loses_packets_and_is_named() -> None:
+    """A switch that does not read: what finds no room is lost, and nothing blocks or overflows."""
+
+    class Hung(EmulatedSwitch):
+        def _serve(self) -> bool:
+            for port in self._ports.values():
+                port.from_host.take = lambda: None
+            return super()._serve()
+
+    with Hung(2, window=64) as switch:
+        alone = switch.communicator(0)
+        with pytest.raises(TimeoutError, match="packets found the ring to the switch full"):
+            # 74 prelude packets, of which 64 have credit: 256 slots are full after the third resend.
+            alone.all_reduce(np.zeros(2_400_000), timeout=timedelta(milliseconds=800))
+
+
+def test_something_else_listens_at_that_path() -> None:
+    with EmulatedSwitch(2) as switch:
+        config = switch.config(0)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
+        listener.bind(f"\0netreduce-other-{os.getpid()}")
+        listener.listen()
+
+        def answer() -> None:
+            client, _ = listener.accept()
+            with client:
+                client.send(b"hello?")
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        with pytest.raises(WireError, match="is not a NetReduce switch"):
+            Communicator.over_shm(config, f"@netreduce-other-{os.getpid()}", 0)
+        thread.join()
 
 
 def test_no_switch_at_that_path() -> None:

@@ -24,6 +24,11 @@ namespace {
 constexpr uint32_t kBurst = 16;
 constexpr size_t kReceiveBatch = 64;
 
+// A timeout of ages must not overflow the clock.
+Clock::time_point deadline_after(std::chrono::milliseconds timeout) {
+  return Clock::now() + std::min<std::chrono::milliseconds>(timeout, std::chrono::hours(24 * 365));
+}
+
 void require_valid(const CommunicatorConfig& config) {
   NETREDUCE_REQUIRE(config.world_size, >=, 1u, "a job has ranks");
   NETREDUCE_REQUIRE(config.world_size, <=, wire::MAX_RANKS, "one switch aggregates no more ranks");
@@ -207,7 +212,7 @@ bool Communicator::supports(DType dtype, ReduceOp, std::string* reason) const {
 void Communicator::probe(std::chrono::milliseconds timeout) {
   const CallArguments call;  // number 0
   impl_->guarded(call, [&] {
-    const Clock::time_point deadline = Clock::now() + timeout;
+    const Clock::time_point deadline = deadline_after(timeout);
     const CommunicatorConfig& config = impl_->config;
     for (size_t i = 0; i < impl_->streams.size(); ++i) {
       Prelude prelude({call, config.streams[i].lane_bits, config.max_blocks, config.rank, config.world_size});
@@ -230,7 +235,7 @@ Outcome Communicator::all_reduce(void* data, uint64_t count, DType dtype, Reduce
 
   return impl_->guarded(call, [&] {
     call.number = impl_->next_call.fetch_add(1);
-    const Clock::time_point deadline = Clock::now() + timeout;
+    const Clock::time_point deadline = deadline_after(timeout);
     const CallContext context{call, lane_bits, config.max_blocks, config.rank, config.world_size};
     const DataLayout layout(lane_bits, config.max_blocks, count);
 

@@ -39,7 +39,7 @@ Descriptor connect_to(const std::string& path) {
 
 }  // namespace
 
-ShmPort::ShmPort(const std::string& path, uint32_t port) : socket_(connect_to(path)) {
+ShmPort::ShmPort(const std::string& path, uint32_t port) : socket_(connect_to(path)), creator_(::getpid()) {
   const std::string peer = cat("port ", port, " of the switch at ", path);
   const shm_port_hello hello{SHM_PORT_MAGIC, SHM_PORT_VERSION, port, 0};
   if (::send(socket_.get(), &hello, sizeof hello, MSG_NOSIGNAL) != static_cast<ssize_t>(sizeof hello))
@@ -97,7 +97,10 @@ ShmPort::ShmPort(const std::string& path, uint32_t port) : socket_(connect_to(pa
   for (int fd : {wake_client_.get(), wake_switch_.get()}) ::fcntl(fd, F_SETFL, O_NONBLOCK);
 }
 
-ShmPort::~ShmPort() { ::munmap(layout_, sizeof(shm_port_layout)); }
+ShmPort::~ShmPort() {
+  // In a forked child the mapping is not there, and something else may be.
+  if (::getpid() == creator_) ::munmap(layout_, sizeof(shm_port_layout));
+}
 
 bool ShmPort::closed() const {
   char byte;

@@ -1,6 +1,8 @@
 // The client side of a switch port in shared memory: softswitch/csrc/shm_port.h.
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstdint>
 #include <string>
 
@@ -29,6 +31,7 @@ class ShmPort {
  private:
   Descriptor socket_, memory_, wake_switch_, wake_client_;
   shm_port_layout* layout_ = nullptr;
+  const pid_t creator_;
 };
 
 }  // namespace netreduce
