@@ -132,17 +132,17 @@ control Forward(inout headers_t hdr, inout metadata_t meta, inout standard_metad
              { hdr.ipv4.source, hdr.ipv4.ttl, hdr.ipv4.destination }, 32w0x10000);
 
         bit<32> index = (bit<32>)hdr.ipv4.tos; // up to 255: mostly out of bounds
-        bit<16> packets = 7;
+        bit<16> packets;
         seen.read(packets, index);
         seen.write(index, packets + 0x7FFF);
         hdr.report.packets = packets;
 
-        bit<5> cell = 3;
+        bit<5> cell;
         small.read(cell, index);
         small.write(index, cell + 9);
         hdr.report.small = (bit<8>)cell;
 
-        bit<72> large = 1;
+        bit<72> large;
         big.read(large, index);
         big.write(index, (large << 9) - (bit<72>)hdr.ipv4.source);
         hdr.report.big = large;
