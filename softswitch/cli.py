@@ -10,10 +10,11 @@ import signal
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import click
+import psutil
 from google.protobuf import text_format
 from google.protobuf.message import DecodeError
 
@@ -129,12 +130,21 @@ def switch(
                 core.listen(shm_socket)
             for port, interface in interfaces:
                 core.add_interface(port, interface)
-            _serve(core, device_id, grpc_server_addr, json_path, p4info_path, ready_fd, stop)
+            try:
+                _serve(core, device_id, grpc_server_addr, json_path, p4info_path, ready_fd, stop)
+            finally:
+                _end_compilers()
     except (SwitchError, CompilerNotFound, CompilationFailed, OSError) as error:
         raise click.ClickException(str(error)) from error
 
 
-def _serve(core, device_id, address, json_path, p4info_path, ready_fd, stop: threading.Event) -> None:
+class _Stop(threading.Event):
+    """Set by SIGINT and SIGTERM; until ``serving`` they also break off what is under way."""
+
+    serving = False
+
+
+def _serve(core, device_id, address, json_path, p4info_path, ready_fd, stop: _Stop) -> None:
     # Here and not above: --help and usage errors need not wait for gRPC.
     from .build import build_pipeline
     from .p4runtime import P4RuntimeServer
@@ -145,6 +155,7 @@ def _serve(core, device_id, address, json_path, p4info_path, ready_fd, stop: thr
     core.start()
     bound = server.serve(address)
     try:
+        stop.serving = True
         _report_ready(bound, ready_fd)
         while not stop.wait(3600):
             pass
@@ -184,15 +195,28 @@ def _report_ready(address: str, ready_fd: int | None) -> None:
 
 
 @contextmanager
-def _stop_on_signals() -> Iterator[threading.Event]:
-    """An event that SIGINT and SIGTERM set."""
-    stop = threading.Event()
-    before = {number: signal.signal(number, lambda *_: stop.set()) for number in STOP_SIGNALS}
+def _stop_on_signals() -> Iterator[_Stop]:
+    stop = _Stop()
+
+    def handle(*_) -> None:
+        stop.set()
+        if not stop.serving:
+            _end_compilers()  # before their parent goes and they are nobody's children
+            raise SystemExit(0)
+
+    before = {number: signal.signal(number, handle) for number in STOP_SIGNALS}
     try:
         yield stop
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def _end_compilers() -> None:
+    """A compilation that nobody waits for any more must not outlive the switch."""
+    for child in psutil.Process().children(recursive=True):
+        with suppress(psutil.NoSuchProcess):
+            child.kill()
 
 
 def _die_with_parent() -> None:

@@ -82,6 +82,10 @@ def unimplemented(message: str) -> P4RuntimeError:
     return P4RuntimeError(rpc_code.UNIMPLEMENTED, message)
 
 
+def unavailable(message: str) -> P4RuntimeError:
+    return P4RuntimeError(rpc_code.UNAVAILABLE, message)
+
+
 def internal(message: str) -> P4RuntimeError:
     return P4RuntimeError(rpc_code.INTERNAL, message)
 

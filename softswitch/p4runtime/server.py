@@ -21,6 +21,7 @@ from .errors import (
     invalid_argument,
     not_found,
     permission_denied,
+    unavailable,
     unimplemented,
 )
 from .forwarding import Compile, Forwarding, VerifiedConfig, verify
@@ -66,7 +67,10 @@ class P4RuntimeServer(p4r_grpc.P4RuntimeServicer):
         self._running: Forwarding | None = None
         self._streams: set[Stream] = set()
         self._stopping = threading.Event()
+        self._closed = False
+        """Requests that outlive stop() must not reach the core any more."""
         self._grpc: grpc.Server | None = None
+        self._executor: futures.Executor | None = None
         self._packet_in_thread: threading.Thread | None = None
 
     # --- Life -----------------------------------------------------------------------------------
@@ -95,7 +99,7 @@ class P4RuntimeServer(p4r_grpc.P4RuntimeServicer):
                 "choose another with --grpc-server-addr"
             ) from error
         server.start()
-        self._grpc = server
+        self._grpc, self._executor = server, executor
         if self._core.cpu_port is not None:
             self._packet_in_thread = threading.Thread(target=self._forward_packet_ins, name="packet-in")
             self._packet_in_thread.start()
@@ -103,24 +107,34 @@ class P4RuntimeServer(p4r_grpc.P4RuntimeServicer):
         return address if address.startswith("unix") or not colon else f"{host}:{port}"
 
     def stop(self, grace: float = 0.5) -> None:
-        """Stops serving; RPCs under way get ``grace`` seconds.  Idempotent."""
+        """Stops serving, and the core; RPCs under way get ``grace`` seconds.  Idempotent.
+
+        A compilation under way goes on in its thread, and its result is not used.
+        """
         self._stopping.set()
         for stream in list(self._streams):
             stream.end()
         if self._grpc is not None:
             self._grpc.stop(grace).wait()
             self._grpc = None
-        self._core.stop()
+        if self._executor is not None:
+            self._executor.shutdown(wait=False, cancel_futures=True)
+            self._executor = None
+        if self._core.alive:
+            self._core.stop()
         if self._packet_in_thread is not None:
             self._packet_in_thread.join()
             self._packet_in_thread = None
+        with self._lock:
+            self._closed = True
+            self._running = self._saved = None
 
     def load(self, config: p4r.ForwardingPipelineConfig) -> None:
         """Runs a config that did not come from a controller.  Raises P4RuntimeError."""
         with self._config_lock:
             verified = verify(config, self._compile)
             with self._lock:
-                self._commit(Forwarding(verified, self._core))
+                self._commit(self._instantiate(verified))
 
     # --- Capabilities, pipeline config ----------------------------------------------------------
 
@@ -160,7 +174,7 @@ class P4RuntimeServer(p4r_grpc.P4RuntimeServicer):
         verified = self._verified(request)
         with self._lock:
             self._arbitration.require_primary(request)  # it may have changed while we compiled
-            forwarding = Forwarding(verified, self._core)
+            forwarding = self._instantiate(verified)
             if self._saved is not None:
                 self._saved.unload()
             self._saved = forwarding
@@ -169,7 +183,7 @@ class P4RuntimeServer(p4r_grpc.P4RuntimeServicer):
         verified = self._verified(request)
         with self._lock:
             self._arbitration.require_primary(request)
-            self._commit(Forwarding(verified, self._core))
+            self._commit(self._instantiate(verified))
 
     def _commit_saved(self, request: SetConfig) -> None:
         if request.HasField("config"):
@@ -193,6 +207,10 @@ class P4RuntimeServer(p4r_grpc.P4RuntimeServicer):
             running.config.ClearField("cookie")
             if request.config.HasField("cookie"):
                 running.config.cookie.CopyFrom(request.config.cookie)
+
+    def _instantiate(self, verified: VerifiedConfig) -> Forwarding:
+        self._check_open()
+        return Forwarding(verified, self._core)
 
     def _commit(self, forwarding: Forwarding) -> None:
         """Frames run through the new pipeline from now on; what was written to the old one is gone."""
@@ -263,7 +281,12 @@ class P4RuntimeServer(p4r_grpc.P4RuntimeServicer):
                     responses.extend(_in_responses(found))
         return responses, BatchError("Read", errors) if any(errors) else None
 
+    def _check_open(self) -> None:
+        if self._closed:
+            raise unavailable("the switch is stopping")
+
     def _check_device(self, device_id: int) -> None:
+        self._check_open()
         if device_id != self._device_id:
             raise not_found(f"device {device_id} is unknown: this is device {self._device_id}")
 
@@ -301,7 +324,7 @@ class P4RuntimeServer(p4r_grpc.P4RuntimeServicer):
         try:
             for request in requests:
                 with self._lock:
-                    if stream not in self._streams:
+                    if stream not in self._streams or self._closed:
                         return
                     self._handle(stream, request)
         except P4RuntimeError as error:

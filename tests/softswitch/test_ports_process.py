@@ -16,6 +16,7 @@ import pytest
 from click.testing import CliRunner
 from finsy.proto import p4r, p4r_grpc
 from hub import socket_name
+from p4rt_client import COMMIT, Controller, pipeline_config
 
 from netreduce.softswitch.cli import switch
 from netreduce.softswitch.shm_client import ShmPort, unix_address
@@ -180,6 +181,54 @@ def test_gone_launcher() -> None:
         os.close(write)
     assert done.returncode == 1
     assert "is the launcher gone?" in done.stderr
+
+
+SLOW_COMPILER = """#!/bin/sh
+case "$*" in
+  *--version*|*csrc/core*) exec gcc "$@" ;;
+esac
+touch {marker}
+sleep 600 &
+wait
+"""
+
+
+@pytest.mark.parametrize("when", ["at the start", "for a controller"])
+def test_signal_during_a_compilation(tmp_path, monkeypatch, when: str) -> None:
+    """The compiler goes with the switch, at once."""
+    compiler, marker = tmp_path / "slow-cc", tmp_path / "compiling"
+    compiler.write_text(SLOW_COMPILER.format(marker=marker))
+    compiler.chmod(0o755)
+    monkeypatch.setenv("CC", str(compiler))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    if when == "at the start":
+        command = [*COMMAND, *PROGRAM, "--grpc-server-addr", "127.0.0.1:0"]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE)
+        wait_for(marker.exists, "the compiler runs")
+        family = psutil.Process(process.pid).children(recursive=True)
+        process.terminate()
+        assert process.wait(SOON) == 0
+        process.stdout.close()
+    else:
+        with running() as (process, address):
+            client = Controller(address)
+            client.arbitrate(device_id=1)
+            request = p4r.SetForwardingPipelineConfigRequest(
+                device_id=1, action=COMMIT, config=pipeline_config()
+            )
+            pending = client.stub.SetForwardingPipelineConfig.future(client.complete(request))
+            wait_for(marker.exists, "the compiler runs")
+            family = psutil.Process(process.pid).children(recursive=True)
+            process.terminate()
+            assert process.wait(SOON) == 0
+            assert pending.exception(SOON) is not None
+            client.close()
+    assert family
+    for child in family:
+        wait_for(
+            lambda child=child: not child.is_running() or child.status() == psutil.STATUS_ZOMBIE,
+            "the compiler has ended",
+        )
 
 
 def test_missing_compiler(tmp_path) -> None:
