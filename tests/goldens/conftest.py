@@ -1,5 +1,7 @@
 """The targets on which the traces are replayed."""
 
-from packets.fixtures import target
+import pytest
 
-__all__ = ["target"]
+from packets.fixtures import BMV2, SOFTSWITCH, SOFTSWITCH_ON_INTERFACES, running
+
+target = pytest.fixture(scope="session", params=[SOFTSWITCH, SOFTSWITCH_ON_INTERFACES, BMV2])(running)

@@ -4,11 +4,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from packets.fixtures import target
+from packets.fixtures import BMV2, SOFTSWITCH, running
 from packets.targets import Target
 from packets.twin import Twin
 
-__all__ = ["switch", "target"]
+target = pytest.fixture(scope="session", params=[SOFTSWITCH, BMV2])(running)
 
 
 @pytest.fixture

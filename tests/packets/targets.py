@@ -14,12 +14,12 @@ import shutil
 import socket
 import subprocess
 import sys
-import tempfile
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from contextlib import ExitStack
 from datetime import timedelta
+from pathlib import Path
 from types import TracebackType
 
 from finsy.proto import p4r
@@ -174,17 +174,20 @@ class Softswitch(Target):
     takes_any_frame = True
 
     def _start(self) -> str:
-        name = f"@netreduce-test-{os.getpid()}-{secrets.token_hex(4)}"
-        command = [sys.executable, "-m", "netreduce.controller.cli.main", "switch", "--no-p4"]
-        command += ["--device-id", str(DEVICE_ID), "--grpc-server-addr", "127.0.0.1:0", "--exit-with-parent"]
-        command += ["--shm-socket", name, "--shm-ports", f"1-{PORT_COUNT}"]
-        service = Service("embedded switch", command)
-        self._cleanup.callback(service.stop)
-        address = service.wait_ready(START_TIMEOUT).split()[-1]
+        socket_name = f"@netreduce-test-{os.getpid()}-{secrets.token_hex(4)}"
+        address = self._launch("--shm-socket", socket_name, "--shm-ports", f"1-{PORT_COUNT}")
         for number in PORTS:
-            port = self._cleanup.enter_context(ShmPort(name, number))
+            port = self._cleanup.enter_context(ShmPort(socket_name, number))
             self._ports[number] = _SharedMemoryPort(port)
         return address
+
+    def _launch(self, *ports: str) -> str:
+        """Starts the process; returns its P4Runtime address."""
+        command = [sys.executable, "-m", "netreduce.controller.cli.main", "switch", "--no-p4"]
+        command += ["--device-id", str(DEVICE_ID), "--grpc-server-addr", "127.0.0.1:0", "--exit-with-parent"]
+        service = Service("embedded switch", [*command, *ports])
+        self._cleanup.callback(service.stop)
+        return service.wait_ready(START_TIMEOUT).split()[-1]
 
 
 class _PacketSocket(Port):
@@ -203,20 +206,13 @@ class _PacketSocket(Port):
         return self.socket.recv(65536)
 
 
-class Bmv2(Target):
-    """``simple_switch_grpc`` on veth pairs; needs root."""
+class _OnInterfaces(Target):
+    """A target whose ports are veth pairs; needs root."""
 
-    name = "bmv2"
     takes_any_frame = False
 
-    @staticmethod
-    def missing() -> str | None:
-        """Why it cannot run here, if so."""
-        if shutil.which("simple_switch_grpc") is None:
-            return "simple_switch_grpc is not on PATH"
-        return None if os.geteuid() == 0 else "needs root (veth, AF_PACKET)"
-
-    def _start(self) -> str:
+    def _make_links(self) -> list[str]:
+        """Makes a veth pair for every port; returns the switch's arguments that name its ends."""
         tag = secrets.token_hex(3)
         arguments = []
         with IPRoute() as routes:
@@ -226,18 +222,44 @@ class Bmv2(Target):
                 self._cleanup.callback(_remove_link, host)
                 for interface in (host, switch):
                     # Or else the kernel sends its own router solicitations into the test.
-                    with open(f"/proc/sys/net/ipv6/conf/{interface}/disable_ipv6", "w") as file:
-                        file.write("1")
+                    Path(f"/proc/sys/net/ipv6/conf/{interface}/disable_ipv6").write_text("1")
                     index = routes.link_lookup(ifname=interface)[0]
                     routes.link("set", index=index, mtu=MTU, state="up")
                 arguments += ["-i", f"{number}@{switch}"]
                 self._ports[number] = port = _PacketSocket(host)
                 self._cleanup.callback(port.socket.close)
+        return arguments
+
+
+class SoftswitchOnInterfaces(_OnInterfaces, Softswitch):
+    """``netreduce switch`` on veth pairs; needs root."""
+
+    name = "softswitch on interfaces"
+
+    def _start(self) -> str:
+        return self._launch(*self._make_links())
+
+
+class Bmv2(_OnInterfaces):
+    """``simple_switch_grpc`` on veth pairs; needs root."""
+
+    name = "bmv2"
+
+    @staticmethod
+    def missing() -> str | None:
+        """Why it cannot run here, if so."""
+        if shutil.which("simple_switch_grpc") is None:
+            return "simple_switch_grpc is not on PATH"
+        return None if os.geteuid() == 0 else "needs root (veth, AF_PACKET)"
+
+    def _start(self) -> str:
         address = f"127.0.0.1:{_free_port()}"
-        log = self._cleanup.enter_context(tempfile.TemporaryFile())  # noqa: SIM115
-        command = ["simple_switch_grpc", "--device-id", str(DEVICE_ID), "--no-p4", *arguments]
+        command = ["simple_switch_grpc", "--device-id", str(DEVICE_ID), "--no-p4", *self._make_links()]
         process = subprocess.Popen(
-            [*command, "--", "--grpc-server-addr", address], stdin=subprocess.DEVNULL, stdout=log, stderr=log
+            [*command, "--", "--grpc-server-addr", address],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
         )
         self._cleanup.callback(_end, process)
         return address
