@@ -143,6 +143,20 @@ def test_assignment_to_an_operand(target, value):
             assert dict(zip(FIELDS, unpack_fields(frame, widths), strict=True)) == expected
 
 
+@pytest.mark.parametrize("name", ["block", "double", "odd_signed", "long_signed"])
+def test_slices(name):
+    """As the compiler writes x[high:low]: the result may end anywhere in a limb."""
+    width = FIELDS[name][0]
+    nodes, widths = [], []
+    for low in (0, 1, 13, 40, 63, 64, 65, 100, 127, 128, 190):
+        for size in (1, 33, 64, 65, 128):
+            if low + size <= width:
+                mask = const((1 << size) - 1)
+                nodes.append(op("&", op(">>", field(INPUT, name), const(low)), mask))
+                widths.append(size)
+    check(nodes, widths, seed=width, rounds=20)
+
+
 def refused(node: dict) -> UnsupportedConstruct:
     with pytest.raises(UnsupportedConstruct) as caught:
         Pipeline(program([node], [64]))
