@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import secrets
+import time
 from datetime import timedelta
 from typing import Any
 
@@ -15,6 +16,9 @@ from netreduce.host_agent.options import Options
 
 DECISION_MARGIN = timedelta(seconds=10)
 """Beyond what rank 0 may take to hear from every rank."""
+
+SHORTEST_WAIT = timedelta(milliseconds=100)
+"""c10d stores take a timeout of zero for none."""
 
 
 class Disagreement(Exception):
@@ -61,34 +65,39 @@ class Agreement:
                 )
         return group
 
-    def decide(self, obstacle: str | None) -> str | None:
-        """What stands in the way of using the switch; the same on all ranks; None: nothing.
+    def decide(self, question: str, obstacle: str | None, patience: timedelta = timedelta(0)) -> str | None:
+        """What stands in the way; the same on all ranks; None: nothing.
 
         Args:
+            question: what is decided, once per group.
             obstacle: this rank's reason against it, or None.
+            patience: how much longer than usual the ranks may take to get here.
 
         Raises:
             RuntimeError: rank 0 wrote no decision, so it has died or stopped.
         """
-        self._store.set(f"obstacle/{self._rank}", obstacle or "")
+        patience += self._patience
+        self._store.set(f"{question}/{self._rank}", obstacle or "")
         if self._rank == 0:
-            decision = self._first_obstacle()
-            self._store.set("decision", decision)
+            decision = self._first_obstacle(question, patience)
+            self._store.set(f"{question}/decision", decision)
             return decision or None
         if self._never_opened(obstacle):
             return obstacle
-        if not self._wait("decision", self._patience * 2 + DECISION_MARGIN):
+        if not self._wait(f"{question}/decision", 2 * patience + DECISION_MARGIN):
             raise RuntimeError("netreduce: rank 0 did not say whether the ranks use the switch; has it died?")
-        return self._store.get("decision").decode() or None
+        return self._store.get(f"{question}/decision").decode() or None
 
-    def _first_obstacle(self) -> str:
+    def _first_obstacle(self, question: str, patience: timedelta) -> str:
+        deadline = time.monotonic() + patience.total_seconds()
         for rank in range(self._size):
-            if not self._wait(f"obstacle/{rank}", self._patience + DECISION_MARGIN / 2):
+            left = max(deadline - time.monotonic(), SHORTEST_WAIT.total_seconds())
+            if not self._wait(f"{question}/{rank}", timedelta(seconds=left)):
                 return (
                     f"rank {rank} did not take part; "
                     "is netreduce installed and NETREDUCE_CONTROLLER set there?"
                 )
-            obstacle = self._store.get(f"obstacle/{rank}").decode()
+            obstacle = self._store.get(f"{question}/{rank}").decode()
             if obstacle:
                 return obstacle
         return ""

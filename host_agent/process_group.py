@@ -18,7 +18,7 @@ from netreduce.controller.api import job_service_pb2 as pb
 from netreduce.host_agent import _c10d
 from netreduce.host_agent.agreement import Agreement, Disagreement
 from netreduce.host_agent.host_address import AddressError, path_mtu, udp_address
-from netreduce.host_agent.job_client import Attendance, JobClient, JoinError, host_statistics
+from netreduce.host_agent.job_client import JOIN_MARGIN, Attendance, JobClient, JoinError, host_statistics
 from netreduce.host_agent.options import CONTROLLER, Options, Transport, read_options
 from netreduce.host_agent.stall import StallWatch
 from netreduce.p4.wire import UDP_PORT_COUNT, UDP_PORT_FIRST
@@ -85,17 +85,23 @@ def _use_switch(store: Any, rank: int, size: int, timeout: timedelta, settings: 
     reply = None
     obstacle: str | None = None
     session = _c10d.Session(job=_job_name(settings), rank=rank, size=size, reason="")
+    group = ""
     try:
         group = agreement.open(settings)
-        client = JobClient(settings.controller)
-        reply = _join(session, client, group, rank, size, store, settings)
-        session.probe(PROBE_TIMEOUT)
-    except (Disagreement, JoinError, AddressError) as error:
-        obstacle = str(error)
-    except Exception as error:
-        # A defect of one rank must not leave the others waiting.
-        obstacle = f"rank {rank}: {error}"
-    obstacle = agreement.decide(obstacle)
+    except Disagreement as disagreement:
+        obstacle = str(disagreement)
+    obstacle = agreement.decide("join", obstacle)
+    if obstacle is None:
+        try:
+            client = JobClient(settings.controller)
+            reply = _join(session, client, group, rank, size, store, settings)
+            session.probe(PROBE_TIMEOUT)
+        except (JoinError, AddressError) as error:
+            obstacle = str(error)
+        except Exception as error:
+            # A defect of one rank must not leave the others waiting.
+            obstacle = f"rank {rank}: {error}"
+        obstacle = agreement.decide("use", obstacle, patience=JOIN_MARGIN + PROBE_TIMEOUT)
     if obstacle is None:
         assert client is not None and reply is not None
         session.set_companion(ProcessGroupGloo(PrefixStore("companion", store), rank, size, timeout=timeout))

@@ -136,7 +136,7 @@ def main() -> None:
     torch.set_num_threads(1)
     init(sys.argv[1])
     reference = plain_group()
-    assert session().attached or "--gloo" in sys.argv, session().reason
+    assert session().attached, session().reason
     for name, (wrap, options) in CASES.items():
         before = calls()
         mine = train(wrap, dist.group.WORLD, **options)
@@ -151,7 +151,9 @@ def main() -> None:
             flush=True,
         )
     data_loader_workers()
-    assert not any(c == "allreduce" for c, _ in fallbacks()), fallbacks()
+    # PowerSGD also reduces empty tensors.
+    reduced_by_gloo = {reason for collective, reason in fallbacks() if collective == "allreduce"}
+    assert reduced_by_gloo <= {"empty tensor"}, reduced_by_gloo
     dist.destroy_process_group()
     print("finished", flush=True)
 
