@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import json
 import logging
 import os
 import re
@@ -11,6 +12,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import asdict
 from pathlib import Path
 
 import click
@@ -104,7 +106,8 @@ def switch(
     """Run the embedded switch: any P4 program for BMv2's v1model, compiled to native code.
 
     A controller reaches it over P4Runtime; frames come and go through network interfaces and
-    shared-memory ports.
+    shared-memory ports.  SIGUSR1 makes it write the statistics of its ports to standard error, as one
+    line of JSON.
     """
     if exit_with_parent:
         _die_with_parent()
@@ -141,7 +144,10 @@ def switch(
 class _Stop(threading.Event):
     """Set by SIGINT and SIGTERM; until ``serving`` they also break off what is under way."""
 
-    serving = False
+    def __init__(self) -> None:
+        super().__init__()
+        self.serving = False
+        self.statistics_wanted = threading.Event()
 
 
 def _serve(core, device_id, address, json_path, p4info_path, ready_fd, stop: _Stop) -> None:
@@ -157,8 +163,11 @@ def _serve(core, device_id, address, json_path, p4info_path, ready_fd, stop: _St
     try:
         stop.serving = True
         _report_ready(bound, ready_fd)
-        while not stop.wait(3600):
-            pass
+        while not stop.is_set():
+            if stop.statistics_wanted.wait(3600):
+                stop.statistics_wanted.clear()
+                if not stop.is_set():
+                    click.echo(json.dumps(_statistics(core)), err=True)
     finally:
         server.stop()
 
@@ -198,18 +207,31 @@ def _report_ready(address: str, ready_fd: int | None) -> None:
 def _stop_on_signals() -> Iterator[_Stop]:
     stop = _Stop()
 
-    def handle(*_) -> None:
-        stop.set()
+    def handle(number: int, _frame) -> None:
+        if number != signal.SIGUSR1:
+            stop.set()
+        stop.statistics_wanted.set()  # ends the wait
+        if number == signal.SIGUSR1:
+            return
         if not stop.serving:
             _end_compilers()  # before their parent goes and they are nobody's children
             raise SystemExit(0)
 
-    before = {number: signal.signal(number, handle) for number in STOP_SIGNALS}
+    before = {number: signal.signal(number, handle) for number in (*STOP_SIGNALS, signal.SIGUSR1)}
     try:
         yield stop
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def _statistics(core: SwitchCore) -> dict:
+    """Counts of the switch and of every port that has seen a client or a frame."""
+    ports = {number: asdict(core.port_stats(number)) for number in range(PORT_COUNT)}
+    for port in ports.values():
+        port["kind"] = port["kind"].name.lower()
+    used = {number: port for number, port in ports.items() if port["kind"] != "none" or port["rx_frames"]}
+    return {"switch": asdict(core.stats()), "ports": used}
 
 
 def _end_compilers() -> None:

@@ -1,5 +1,6 @@
 """``netreduce switch`` as a process: readiness, sentences for its user, and a clean end."""
 
+import json
 import os
 import signal
 import socket
@@ -140,6 +141,24 @@ def test_program_from_the_command_line() -> None:
             ShmPort(name, port).close()
         with pytest.raises(OSError, match="port 3 is not"):
             ShmPort(name, 3)
+
+
+def test_statistics_on_request() -> None:
+    name = socket_name()
+    fault = ["--fault", "drop=1,port=4,direction=in"]
+    with running("--shm-socket", name, "--cpu-port", "500", *fault) as (process, _), ShmPort(name, 4) as port:
+        for _ in range(3):
+            assert port.send(bytes(60))
+        wait_for(lambda: port.layout.to_switch.tail == 3, "the frames are taken")
+        process.send_signal(signal.SIGUSR1)
+        seen = json.loads(process.stderr.readline())
+        assert set(seen["ports"]) == {"4", "500"}
+        four = seen["ports"]["4"]
+        assert (four["kind"], four["up"], four["rx_frames"], four["rx_bytes"]) == ("shm", True, 3, 180)
+        assert four["fault_in"] == {"dropped": 3, "duplicated": 0, "reordered": 0}
+        assert seen["switch"]["no_program"] == 0  # dropped before the program
+        process.terminate()
+        assert process.wait(SOON) == 0
 
 
 def test_address_on_standard_output_without_ready_fd() -> None:

@@ -187,26 +187,32 @@ static void reap(ssw_core *core) {
 
 /* --- Held frames ------------------------------------------------------------------------------ */
 
+/* The ports that may hold frames: the polled ones and the CPU port; NULL after the last. */
+static ssw_port *plugged_port(const ssw_core *core, uint32_t index) {
+  if (index < core->active_count) return core->active[index];
+  bool cpu = index == core->active_count && core->cpu_port < SSW_PORT_COUNT;
+  return cpu ? (ssw_port *)&core->ports[core->cpu_port] : NULL;
+}
+
 static void expire_held(ssw_core *core) {
   uint64_t now = core_now_us(core);
-  bool still = false;
-  for (uint32_t i = 0; i < SSW_PORT_COUNT; i++) {
-    ssw_port *port = &core->ports[i];
+  ssw_port *port;
+  for (uint32_t i = 0; (port = plugged_port(core, i)); i++) {
     gate_context at = {core, port};
     if (port->in.held_count) fault_gate_expire(&port->in, now, process, &at);
     if (port->out.held_count) fault_gate_expire(&port->out, now, send_frame, &at);
   }
   /* A second look: releasing an incoming frame may have held an outgoing one. */
-  for (uint32_t i = 0; i < SSW_PORT_COUNT && !still; i++)
-    still = core->ports[i].in.held_count || core->ports[i].out.held_count;
-  core->any_held = still;
+  core->any_held = false;
+  for (uint32_t i = 0; (port = plugged_port(core, i)); i++)
+    core->any_held |= port->in.held_count || port->out.held_count;
   core_flush(core);
 }
 
 static uint64_t next_deadline(const ssw_core *core) {
   uint64_t first = shm_pending_deadline(core);
-  for (uint32_t i = 0; core->any_held && i < SSW_PORT_COUNT; i++) {
-    const ssw_port *port = &core->ports[i];
+  const ssw_port *port;
+  for (uint32_t i = 0; core->any_held && (port = plugged_port(core, i)); i++) {
     uint64_t in = fault_gate_deadline(&port->in), out = fault_gate_deadline(&port->out);
     if (in < first) first = in;
     if (out < first) first = out;
