@@ -185,9 +185,9 @@ def assert_gone(processes: list[psutil.Process]) -> None:
     assert not alive, [p.cmdline() for p in alive]
 
 
-def assert_no_sockets() -> None:
+def assert_no_sockets(process: subprocess.Popen) -> None:
     with open("/proc/net/unix") as table:
-        assert not [line for line in table if "@netreduce-" in line]
+        assert not [line for line in table if f"@netreduce-{process.pid}-" in line]
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -199,7 +199,7 @@ def test_signals_to_the_launcher_end_everything(tmp_path: Path, number: signal.S
     output, _ = process.communicate(timeout=60)
     assert process.returncode == 128 + number, output
     assert_gone(members)
-    assert_no_sockets()
+    assert_no_sockets(process)
 
 
 def test_killed_worker_ends_the_run_with_its_name(tmp_path: Path) -> None:
@@ -211,7 +211,7 @@ def test_killed_worker_ends_the_run_with_its_name(tmp_path: Path) -> None:
     assert process.returncode != 0
     assert "rank 1" in output or "rank      : 1" in output, output
     assert_gone(members)
-    assert_no_sockets()
+    assert_no_sockets(process)
 
 
 def test_exception_in_one_rank_ends_the_run(tmp_path: Path) -> None:
@@ -219,7 +219,7 @@ def test_exception_in_one_rank_ends_the_run(tmp_path: Path) -> None:
     output, _ = process.communicate(timeout=90)
     assert process.returncode != 0
     assert "rank 1 gives up" in output
-    assert_no_sockets()
+    assert_no_sockets(process)
 
 
 def test_killed_launcher_leaves_no_process(tmp_path: Path) -> None:
@@ -229,4 +229,4 @@ def test_killed_launcher_leaves_no_process(tmp_path: Path) -> None:
     process.kill()
     process.communicate(timeout=60)
     assert_gone(members)
-    assert_no_sockets()
+    assert_no_sockets(process)
