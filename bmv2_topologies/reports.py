@@ -129,9 +129,12 @@ def disagreements(jobs: Sequence[api.JobInfo], lossless: bool = True) -> list[st
     return found
 
 
-def megabytes(number: int) -> str:
+def byte_count(number: int) -> str:
     """`number` bytes for people."""
-    return f"{number / 1e6:.2f} MB" if number >= 1e4 else f"{number} B"
+    for unit, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if number >= size:
+            return f"{number / size:.2f} {unit}"
+    return f"{number} B"
 
 
 def summary_table(jobs: Sequence[api.JobInfo]) -> Table:
@@ -142,9 +145,9 @@ def summary_table(jobs: Sequence[api.JobInfo]) -> Table:
     table.add_column(justify="right")
     table.add_row("jobs", str(sum(1 for job in jobs if job.members)))
     table.add_row("all-reduce calls", f"{total.calls}")
-    table.add_row("tensor bytes, all ranks", megabytes(total.tensor_bytes))
+    table.add_row("tensor bytes, all ranks", byte_count(total.tensor_bytes))
     table.add_row("contribution packets (switch)", f"{total.switch_contributions}")
-    table.add_row("contribution bytes (switch)", megabytes(total.switch_bytes))
+    table.add_row("contribution bytes (switch)", byte_count(total.switch_bytes))
     table.add_row("sums completed (switch)", f"{total.switch_completed}")
     table.add_row("contributions per result", f"{total.contributions_per_result:.2f}")
     table.add_row("results sent (switch)", f"{total.results_delivered}")

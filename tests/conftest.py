@@ -1,11 +1,15 @@
 """What every test shares: reasons for skipping, and a check that nothing is left behind."""
 
+import contextlib
 import os
 import shutil
+import time
 from collections.abc import Iterator
 
 import psutil
 import pytest
+
+PATIENCE_S = 10.0
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -23,25 +27,33 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def nothing_left_behind() -> Iterator[None]:
-    """Fails the session when its tests left processes, shared memory or interfaces."""
+    """Fails the session when its tests left processes, shared memory, interfaces or namespaces."""
     before = _footprint()
     yield
-    children = [p for p in psutil.Process().children(recursive=True) if p.status() != psutil.STATUS_ZOMBIE]
-    left = {f"process {p.pid}: {' '.join(p.cmdline())[:120]}" for p in children if not _is_helper(p)}
-    left |= _footprint() - before
+    deadline = time.monotonic() + PATIENCE_S
+    while (left := _processes() | (_footprint() - before)) and time.monotonic() < deadline:
+        time.sleep(0.1)  # the kernel takes namespaces apart in the background; bounded by the deadline
     assert not left, f"left behind: {sorted(left)}"
 
 
-def _is_helper(process: psutil.Process) -> bool:
-    """Python's own resource tracker and fork server live until the interpreter exits."""
-    line = " ".join(process.cmdline())
-    return "multiprocessing.resource_tracker" in line or "multiprocessing.forkserver" in line
+def _processes() -> set[str]:
+    left = set()
+    for process in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            line = " ".join(process.cmdline())
+            # Python's own resource tracker and fork server live until the interpreter exits.
+            own = "multiprocessing.resource_tracker" in line or "multiprocessing.forkserver" in line
+            if process.status() != psutil.STATUS_ZOMBIE and not own:
+                left.add(f"process {process.pid}: {line[:120]}")
+    return left
 
 
 def _footprint() -> set[str]:
-    shared = {f"/dev/shm/{name}" for name in os.listdir("/dev/shm")} if os.path.isdir("/dev/shm") else set()
-    interfaces = {f"interface {name}" for name in os.listdir("/sys/class/net")}
-    namespaces = (
-        {f"netns {name}" for name in os.listdir("/run/netns")} if os.path.isdir("/run/netns") else set()
-    )
-    return shared | interfaces | namespaces
+    """What has a name of ours: other programs come and go too."""
+    return {
+        f"{folder}/{name}"
+        for folder in ("/dev/shm", "/sys/class/net", "/run/netns")
+        if os.path.isdir(folder)
+        for name in os.listdir(folder)
+        if name.startswith(("nr", "netreduce"))
+    }
