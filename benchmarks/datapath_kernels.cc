@@ -1,8 +1,8 @@
 // Throughput of the datapath's inner loops on one core, in GB/s of tensor data.
 //
-//   cd benchmarks && g++ -std=c++17 -O3 -march=native -ffp-contract=off -fno-trapping-math -I../host_agent/csrc \
-//     datapath_kernels.cc ../host_agent/csrc/datapath/{kernels,fixed_point,checksum,layout,types}.cc \
-//     -o /tmp/datapath_kernels && /tmp/datapath_kernels
+//   g++ -std=c++17 -O3 -march=native -ffp-contract=off -fno-trapping-math -Ihost_agent/csrc
+//     benchmarks/datapath_kernels.cc host_agent/csrc/datapath/{kernels,fixed_point,checksum,layout,types}.cc
+//     -o /tmp/datapath_kernels
 #include <chrono>
 #include <cstdio>
 #include <vector>

@@ -477,6 +477,7 @@ def test_something_else_listens_at_that_path() -> None:
         def answer() -> None:
             client, _ = listener.accept()
             with client:
+                client.recv(64)
                 client.send(b"hello?")
 
         thread = threading.Thread(target=answer)

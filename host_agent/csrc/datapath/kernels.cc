@@ -13,18 +13,8 @@ namespace {
 
 // Lanes lie in packet buffers at any alignment.
 template <typename Lane>
-struct Unaligned;
-template <>
-struct Unaligned<uint16_t> {
-  typedef uint16_t Type __attribute__((aligned(1), may_alias));
-};
-template <>
-struct Unaligned<uint32_t> {
-  typedef uint32_t Type __attribute__((aligned(1), may_alias));
-};
-template <>
-struct Unaligned<uint64_t> {
-  typedef uint64_t Type __attribute__((aligned(1), may_alias));
+struct __attribute__((packed, may_alias)) Unaligned {
+  Lane value;
 };
 
 template <typename Element>
@@ -133,7 +123,7 @@ template <typename Element, typename Lane>
 Checksums encode(const void* elements, uint32_t count, uint8_t* out, uint32_t lanes, const Scale& scale_in) {
   constexpr uint32_t kChecksums = LaneTraits<Lane>::kChecksums;
   const auto* __restrict x = static_cast<const Element*>(elements);
-  auto* __restrict lane = reinterpret_cast<typename Unaligned<Lane>::Type*>(out);
+  auto* __restrict lane = reinterpret_cast<Unaligned<Lane>*>(out);
   const auto& weight = weights<Lane>().of;
   const Scale scale = scale_in;  // a local copy cannot alias the stores
 
@@ -142,7 +132,7 @@ Checksums encode(const void* elements, uint32_t count, uint8_t* out, uint32_t la
     const Lane q = encode_element<Element, Lane>(x[j], scale);
     for (uint32_t c = 0; c < kChecksums; ++c)
       sums[c] = static_cast<Lane>(sums[c] + static_cast<uint64_t>(weight[c][j]) * q);
-    lane[j] = swap_bytes(q);
+    lane[j].value = swap_bytes(q);
   }
   std::memset(out + count * sizeof(Lane), 0, (lanes - count) * sizeof(Lane));
 
@@ -157,20 +147,20 @@ Checksums encode(const void* elements, uint32_t count, uint8_t* out, uint32_t la
 template <typename Element, typename Lane, bool kDivide>
 Checksums decode_loop(const uint8_t* in, uint32_t lanes, void* elements, uint32_t count, const Scale& scale_in) {
   constexpr uint32_t kChecksums = LaneTraits<Lane>::kChecksums;
-  const auto* __restrict lane = reinterpret_cast<const typename Unaligned<Lane>::Type*>(in);
+  const auto* __restrict lane = reinterpret_cast<const Unaligned<Lane>*>(in);
   auto* __restrict x = static_cast<Element*>(elements);
   const auto& weight = weights<Lane>().of;
   const Scale scale = scale_in;
 
   Lane sums[kChecksums] = {};
   for (uint32_t j = 0; j < count; ++j) {
-    const Lane q = swap_bytes(static_cast<Lane>(lane[j]));
+    const Lane q = swap_bytes(Lane{lane[j].value});
     for (uint32_t c = 0; c < kChecksums; ++c)
       sums[c] = static_cast<Lane>(sums[c] + static_cast<uint64_t>(weight[c][j]) * q);
     decode_element<Element, Lane, kDivide>(q, scale, x[j]);
   }
   for (uint32_t j = count; j < lanes; ++j) {
-    const Lane q = swap_bytes(static_cast<Lane>(lane[j]));
+    const Lane q = swap_bytes(Lane{lane[j].value});
     for (uint32_t c = 0; c < kChecksums; ++c)
       sums[c] = static_cast<Lane>(sums[c] + static_cast<uint64_t>(weight[c][j]) * q);
   }
