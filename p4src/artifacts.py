@@ -1,7 +1,8 @@
 """The compiled P4 program: where its artefacts are, and whether they belong to the sources beside them.
 
 The artefacts are committed so that nobody needs p4c to run the program. ``build/SOURCES.sha256``, in the
-format of sha256sum(1), holds the digests of the P4 sources and of the artefacts compiled from them.
+format of sha256sum(1), holds the digests of the P4 sources and of the artefacts compiled from them, and
+in a comment the compiler's version.
 """
 
 import hashlib
@@ -12,6 +13,7 @@ PROGRAM = "netreduce.p4"
 JSON = "build/netreduce.json"
 P4INFO = "build/netreduce.p4info.txtpb"
 DIGESTS = "build/SOURCES.sha256"
+COMPILED_BY = "# compiled by "
 
 
 def bmv2_json() -> Path:
@@ -48,6 +50,15 @@ def digests(root: Path = PACKAGE) -> str:
     return "".join(lines)
 
 
+def compiled_by(root: Path = PACKAGE) -> str:
+    """The compiler and its version, as ``SOURCES.sha256`` says.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+    """
+    return (root / DIGESTS).read_text().splitlines()[0].removeprefix(COMPILED_BY)
+
+
 def stale(root: Path = PACKAGE) -> list[str]:
     """The files that were added, removed or changed since the artefacts were compiled; empty if none."""
     path = root / DIGESTS
@@ -57,7 +68,8 @@ def stale(root: Path = PACKAGE) -> list[str]:
 
 
 def _parse(text: str) -> dict[str, str]:
-    return {name: digest for digest, name in (line.split("  ", 1) for line in text.splitlines())}
+    lines = (line for line in text.splitlines() if not line.startswith("#"))
+    return {name: digest for digest, name in (line.split("  ", 1) for line in lines)}
 
 
 def _existing(name: str) -> Path:

@@ -21,6 +21,24 @@ class CompileError(Exception):
     """The program does not compile, or not without warnings; the message is the compiler's."""
 
 
+def compiler_version() -> str:
+    """Name and version of the compiler on PATH, such as ``p4c-bm2-ss 1.2.5.16``.
+
+    Raises:
+        FileNotFoundError: there is none.
+    """
+    done = subprocess.run([_compiler(), "--version"], capture_output=True, text=True, check=True)
+    version = re.search(r"\d+(\.\d+)+", done.stdout + done.stderr)
+    return f"{COMPILER} {version.group() if version else 'of unknown version'}"
+
+
+def _compiler() -> str:
+    path = shutil.which(COMPILER)
+    if path is None:
+        raise FileNotFoundError(f"{COMPILER} is not on PATH: install p4c, see https://github.com/p4lang/p4c")
+    return path
+
+
 def compile_program(root: Path, output: Path) -> None:
     """Compiles ``root/netreduce.p4`` into the artefacts below ``output`` (which need not exist).
 
@@ -28,9 +46,7 @@ def compile_program(root: Path, output: Path) -> None:
         FileNotFoundError: the compiler is not on PATH.
         CompileError: it printed an error or a warning.
     """
-    compiler = shutil.which(COMPILER)
-    if compiler is None:
-        raise FileNotFoundError(f"{COMPILER} is not on PATH: install p4c, see https://github.com/p4lang/p4c")
+    compiler = _compiler()
     (output / artifacts.JSON).parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
         program, p4info = Path(folder, "program.json"), Path(folder, "p4info.txtpb")
@@ -72,7 +88,8 @@ def main() -> int:
     except (FileNotFoundError, CompileError) as error:
         print(f"netreduce: {error}", file=sys.stderr)
         return 1
-    (artifacts.PACKAGE / artifacts.DIGESTS).write_text(artifacts.digests())
+    head = f"{artifacts.COMPILED_BY}{compiler_version()}\n"
+    (artifacts.PACKAGE / artifacts.DIGESTS).write_text(head + artifacts.digests())
     for name in (artifacts.JSON, artifacts.P4INFO):
         print(f"wrote p4src/{name} ({(artifacts.PACKAGE / name).stat().st_size} bytes)")
     return 0

@@ -34,6 +34,10 @@ def test_one_changed_character_is_noticed(copy: Path, name: str) -> None:
     assert artifacts.stale(copy) == [name]
 
 
+def test_the_compiler_is_recorded() -> None:
+    assert re.fullmatch(r"p4c-bm2-ss \d+(\.\d+)+", artifacts.compiled_by())
+
+
 def test_added_and_removed_files_are_noticed(copy: Path) -> None:
     (copy / "include/extra.p4").write_text("// new\n")
     (copy / "include/sizes.p4").unlink()
@@ -123,6 +127,8 @@ def test_json_layout_keeps_the_content() -> None:
 @pytest.mark.skipif(shutil.which(compile.COMPILER) is None, reason=f"{compile.COMPILER} is not on PATH")
 class TestWithCompiler:
     def test_recompiling_elsewhere_gives_the_committed_artefacts(self, copy: Path, tmp_path: Path) -> None:
+        if compile.compiler_version() != artifacts.compiled_by():
+            pytest.skip(f"compiled by {artifacts.compiled_by()}; here is {compile.compiler_version()}")
         compile.compile_program(copy, tmp_path / "out")
         for name in (artifacts.JSON, artifacts.P4INFO):
             assert (tmp_path / "out" / name).read_text() == (artifacts.PACKAGE / name).read_text(), name

@@ -15,7 +15,7 @@ from packets.jobs import Job
 from packets.twin import Twin
 
 JOB = Job(ranks=2)
-PACKET = JOB.packet(0, 0, lanes([1], 32, 2))
+PACKET = JOB.packet(0, 0, lanes([99], 32, 2))
 
 
 @pytest.fixture
