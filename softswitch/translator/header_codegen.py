@@ -29,20 +29,21 @@ class HeaderCodegen:
             arguments.append(f"&{wide}")
         return f"{function}_{self.layout.type_name(kind)}({', '.join([*arguments, data])});"
 
-    def _signature(self, kind: HeaderType, const: str) -> str:
+    def _signature(self, kind: HeaderType, const: str, data: str) -> str:
         name = self.layout.type_name(kind)
         parameters = [f"{const}struct {name} *n"] if self.layout.has_narrow(kind) else []
         if self.layout.has_wide(kind):
             parameters.append(f"{const}struct {name}_wide *w")
-        return ", ".join(parameters)
+        return ", ".join([*parameters, data])
 
     def _member(self, kind: HeaderType, item: Field) -> str:
         name = self.layout.field_name(kind, item)
         return f"w->{name}" if item.width > 64 else f"n->{name}"
 
     def _extract(self, out: Writer, kind: HeaderType) -> None:
-        name, parameters = self.layout.type_name(kind), self._signature(kind, "")
-        with out.block(f"static inline void extract_{name}({parameters}, const uint8_t *d)"):
+        name, parameters = self.layout.type_name(kind), self._signature(kind, "", "const uint8_t *d")
+        with out.block(f"static inline void extract_{name}({parameters})"):
+            out.line("(void)d;")
             offset = 0
             for item in kind.fields:
                 member = self._member(kind, item)
@@ -57,8 +58,9 @@ class HeaderCodegen:
         out.line()
 
     def _emit(self, out: Writer, kind: HeaderType) -> None:
-        name, parameters = self.layout.type_name(kind), self._signature(kind, "const ")
-        with out.block(f"static inline void emit_{name}({parameters}, uint8_t *d)"):
+        name, parameters = self.layout.type_name(kind), self._signature(kind, "const ", "uint8_t *d")
+        with out.block(f"static inline void emit_{name}({parameters})"):
+            out.line("(void)d;")
             offset = 0
             for group in byte_groups(kind.fields):
                 offset = self._emit_group(out, kind, group, offset)

@@ -110,6 +110,36 @@ def source_info(item: Json) -> SourceInfo | None:
     return SourceInfo(info["filename"], int(info["line"]), info.get("source_fragment", ""))
 
 
+def mention(root: Any, names: set[str]) -> SourceInfo | None:
+    """Where the program first uses one of these names, for declarations whose place the compiler omits.
+
+    The place of the innermost construct around the use that has one, or else of something beside the use.
+    """
+    if isinstance(root, str):
+        return None
+    parts = list(root.values()) if isinstance(root, dict) else root if isinstance(root, list) else []
+    for part in parts:
+        if mentions(part, names):
+            found = mention(part, names)
+            return found or (source_info(root) if isinstance(root, dict) else None) or first_source(root)
+    return None
+
+
+def mentions(root: Any, names: set[str]) -> bool:
+    if isinstance(root, dict | list):
+        return any(mentions(part, names) for part in (root.values() if isinstance(root, dict) else root))
+    return isinstance(root, str) and root in names
+
+
+def first_source(root: Any) -> SourceInfo | None:
+    if isinstance(root, dict) and root.get("source_info"):
+        return source_info(root)
+    if isinstance(root, dict | list):
+        parts = root.values() if isinstance(root, dict) else root
+        return next(filter(None, map(first_source, parts)), None)
+    return None
+
+
 class _Loader:
     def __init__(self, root: Json, name: str):
         self.root = root
@@ -160,10 +190,24 @@ class _Loader:
     def _refuse_sections(self) -> None:
         for section, construct in REFUSED_SECTIONS.items():
             for item in self.root.get(section, []):
-                raise UnsupportedConstruct(f"{construct} ({item.get('name')})", source_info(item))
+                raise UnsupportedConstruct(
+                    f"{construct} ({item.get('name')})", self._source_of(section, item)
+                )
         for pipeline in self.root.get("pipelines", []):
             for profile in pipeline.get("action_profiles", []):
                 raise UnsupportedConstruct(f"action profiles ({profile['name']})", source_info(profile))
+
+    def _source_of(self, section: str, item: Json) -> SourceInfo | None:
+        names = {str(item.get("name"))}
+        if section in ("header_unions", "header_union_stacks"):
+            members = set(item.get("header_ids", []))
+            names |= {h["name"] for h in self.root.get("headers", []) if h["id"] in members}
+        return source_info(item) or mention(self._behaviour(), names)
+
+    def _behaviour(self) -> list:
+        """The sections that have source places."""
+        sections = ("parsers", "actions", "pipelines", "checksums", "calculations", "deparsers")
+        return [self.root.get(section, []) for section in sections]
 
     def _errors(self) -> dict[str, int]:
         """Error numbers; core errors that the program does not list come after the listed ones."""
@@ -196,9 +240,9 @@ class _Loader:
         fields = []
         for name, width, *rest in item["fields"]:
             if width == "*":
-                raise UnsupportedConstruct(
-                    f"variable-length field {item['name']}.{name} (varbit)", source_info(item)
-                )
+                users = {h["name"] for h in self.root["headers"] if h["header_type"] == item["name"]}
+                source = source_info(item) or mention(self._behaviour(), users)
+                raise UnsupportedConstruct(f"variable-length field {item['name']}.{name} (varbit)", source)
             if len(rest) > 1 and rest[1]:
                 raise UnsupportedConstruct(f"saturating field {item['name']}.{name}", source_info(item))
             if not 0 < width <= MAX_FIELD_WIDTH:

@@ -186,6 +186,7 @@ class ParserCodegen:
             return lvalue
         name = self.out.temporary()
         self.out.line(f"const uint64_t {name} = {lvalue};")
+        self.out.line(f"(void){name};")  # masks may leave nothing to compare
         return name
 
     def _condition(self, state: ParseState, parts: list[str], transition: Transition) -> str:

@@ -34,7 +34,8 @@ class Writer:
     @contextmanager
     def label_block(self, label: str) -> Iterator[None]:
         """A goto target whose temporaries are in a scope of their own."""
-        self.lines.append(f"{label}: {{")
+        # A table may have next nodes that none of its actions leads to.
+        self.lines.append(f"{label}: __attribute__((unused)); {{")
         self._depth += 1
         yield
         self._depth -= 1
