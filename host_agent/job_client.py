@@ -120,7 +120,7 @@ class Attendance:
 
     def __init__(self, client: JobClient, session: Any, watch: StallWatch, lease: timedelta) -> None:
         self._client = client
-        self._session = session
+        self.session = session
         self._watch = watch
         self._report_interval = min(REPORT_INTERVAL, lease / 3)
         self._reports: queue.SimpleQueue[pb.MemberReport | None] = queue.SimpleQueue()
@@ -138,13 +138,14 @@ class Attendance:
             thread.start()
 
     def join(self, timeout: timedelta) -> None:
-        """Wait until the controller knows of the departure."""
-        self._left.wait(timeout.total_seconds())
+        """Wait for the threads to end, which they do soon after the session closed."""
+        for thread in self._threads:
+            thread.join(timeout.total_seconds())
 
     def _report(self) -> None:
         try:
             elapsed = timedelta(0)
-            while not self._session.wait_closed(WATCH_INTERVAL) and not self._session.failure:
+            while not self.session.wait_closed(WATCH_INTERVAL) and not self.session.failure:
                 elapsed += WATCH_INTERVAL
                 if elapsed >= self._report_interval:
                     elapsed = timedelta(0)
@@ -155,25 +156,25 @@ class Attendance:
 
     def _depart(self) -> None:
         try:
-            self._watch.leave(self._session.submitted)
+            self._watch.leave(self.session.submitted)
         except Exception as error:
             LOG.debug("the store is gone: %s", error)
         try:
-            self._client.leave(host_statistics(self._session), error=self._session.failure)
+            self._client.leave(host_statistics(self.session), error=self.session.failure)
         finally:
             self._left.set()
             self._reports.put(None)
-            self._session.departed()
+            self.session.departed()
             self._client.close()
 
     def _watch_over_call(self) -> None:
-        running = self._session.running()
+        running = self.session.running()
         if running is None or not self._watching:
             return
         number, description, signature, seconds = running
         if not signature:
             return
-        results = self._session.statistics()["results_received"]
+        results = self.session.statistics()["results_received"]
         try:
             reason = self._watch.check(Running(number, description, signature, seconds, results))
         except Exception as error:
@@ -181,10 +182,10 @@ class Attendance:
             self._watching = False
             reason = f"call {number}, {description}, does not finish, and the c10d store is gone ({error})"
         if reason is not None:
-            self._session.abort(reason)
+            self.session.abort(reason)
 
     def _current(self) -> pb.MemberReport:
-        return pb.MemberReport(member=self._client.member, statistics=host_statistics(self._session))
+        return pb.MemberReport(member=self._client.member, statistics=host_statistics(self.session))
 
     def _outgoing(self, reports: queue.SimpleQueue[pb.MemberReport | None]) -> Iterator[pb.MemberReport]:
         yield self._current()
@@ -196,13 +197,13 @@ class Attendance:
             try:
                 for event in self._client.attend(self._outgoing(self._reports)):
                     if event.HasField("abort"):
-                        self._session.abort(event.abort.reason)
+                        self.session.abort(event.abort.reason)
                         return
             except grpc.RpcError as error:
                 if error.code() is grpc.StatusCode.NOT_FOUND:
-                    LOG.warning("netreduce: the controller no longer knows job %s", self._session.job)
+                    LOG.warning("netreduce: the controller no longer knows job %s", self.session.job)
                     return
-                LOG.info("attending job %s: %s", self._session.job, error)
+                LOG.info("attending job %s: %s", self.session.job, error)
             except ValueError:  # the channel was closed
                 return
             # gRPC's thread still waits on the broken stream's queue.

@@ -28,11 +28,14 @@ PROBE_TIMEOUT = timedelta(seconds=10)
 """How long the first exchange of packets through the switch may take."""
 EXIT_PATIENCE = timedelta(seconds=10)
 """How long the interpreter's exit waits for calls that nobody waited for."""
+THREAD_PATIENCE = timedelta(seconds=5)
+"""How long the interpreter's exit waits for each thread that talks to the controller."""
 
 _TRANSPORTS = {Transport.SHM: pb.TRANSPORT_SHM, Transport.UDP: pb.TRANSPORT_UDP}
 
-_sessions: weakref.WeakSet[Any] = weakref.WeakSet()
+_attendances: weakref.WeakSet[Attendance] = weakref.WeakSet()
 _told: set[str] = set()
+_process = os.getpid()
 
 
 def create_transparent(gloo: type, store: Any, rank: int, size: int, *args: Any, **options: Any) -> Any:
@@ -106,8 +109,9 @@ def _use_switch(store: Any, rank: int, size: int, timeout: timedelta, settings: 
         assert client is not None and reply is not None
         session.set_companion(ProcessGroupGloo(PrefixStore("companion", store), rank, size, timeout=timeout))
         watch = StallWatch(store.clone(), rank, size, reply.switch)
-        Attendance(client, session, watch, timedelta(milliseconds=reply.lease_ms)).start()
-        _sessions.add(session)
+        attendance = Attendance(client, session, watch, timedelta(milliseconds=reply.lease_ms))
+        attendance.start()
+        _attendances.add(attendance)
         return session
     session.detach(obstacle)
     if client is not None:
@@ -176,11 +180,14 @@ def _tell_once(size: int, obstacle: str) -> None:
 
 
 @atexit.register
-def _close_sessions() -> None:
+def _leave_jobs() -> None:
     """Leave all jobs, whatever state the script ended in."""
+    if os.getpid() != _process:
+        return  # forked: the jobs are the parent's
     exception = None if hasattr(sys, "ps1") else getattr(sys, "last_value", None)
-    for session in list(_sessions):
+    for attendance in list(_attendances):
         if exception is not None:
             # The others would wait for calls that never come.
-            session.abort(f"its script ended with {type(exception).__name__}: {exception}")
-        session.close(EXIT_PATIENCE)
+            attendance.session.abort(f"its script ended with {type(exception).__name__}: {exception}")
+        attendance.session.close(EXIT_PATIENCE)
+        attendance.join(THREAD_PATIENCE)

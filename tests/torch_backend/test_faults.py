@@ -16,33 +16,39 @@ def faults(case: str, world_size: int, environment: dict[str, str]) -> list[Resu
     return results
 
 
+@pytest.fixture(scope="module")
+def unlike_calls(stack) -> list[Result]:
+    return faults("unlike_calls", 2, {"NETREDUCE_CONTROLLER": stack.controller})
+
+
 @pytest.mark.parametrize(
-    ("case", "words"),
+    ("kind", "words"),
     [
-        ("shapes_differ", {0: "shape [3, 4]", 1: "shape [3, 5]"}),
-        ("dtypes_differ", {0: "int32, shape [8]", 1: "float32, shape [8]"}),
-        ("lane_widths_differ", {0: "float32, shape [8]", 1: "float64, shape [8]"}),
-        ("ops_differ", {0: "SUM", 1: "AVG"}),
-        ("one_rank_calls_gloo", {0: "SUM", 1: "MAX"}),
-        ("one_rank_has_no_elements", {0: "shape [0]", 1: "shape [5]"}),
-        ("gloo_sizes_differ", {0: "shape [8]", 1: "shape [9]"}),
+        ("shapes", {0: "shape [3, 4]", 1: "shape [3, 5]"}),
+        ("dtypes", {0: "int32, shape [8]", 1: "float32, shape [8]"}),
+        ("lane_widths", {0: "float32, shape [8]", 1: "float64, shape [8]"}),
+        ("ops", {0: "SUM", 1: "AVG"}),
+        ("routes", {0: "SUM", 1: "MAX"}),
+        ("emptiness", {0: "shape [0]", 1: "shape [5]"}),
+        ("gloo_sizes", {0: "shape [8]", 1: "shape [9]"}),
     ],
 )
 def test_every_rank_learns_what_all_ranks_called(
-    through_switch: dict[str, str], case: str, words: dict[int, str]
+    unlike_calls: list[Result], kind: str, words: dict[int, str]
 ) -> None:
-    # The process group's timeout is an hour: whoever ends was told, and did not wait for it.
-    for result in faults(case, 2, through_switch):
-        assert result.out.startswith("error: DistBackendError"), result
-        assert DISAGREE in result.out and re.search(r"call \d", result.out), result
+    # The process groups' timeout is an hour: whoever ended was told, and did not wait for it.
+    for result in unlike_calls:
+        (line,) = [line for line in result.out.splitlines() if line.startswith(f"{kind} error: ")]
+        assert "DistBackendError" in line and DISAGREE in line and re.search(r"call 1\b", line), line
         for rank, text in words.items():
-            assert re.search(rf"rank {rank}: [^;]*{re.escape(text)}", result.out), result
+            assert re.search(rf"rank {rank}: [^;]*{re.escape(text)}", line), line
 
 
-def test_a_failed_group_stays_failed(through_switch: dict[str, str]) -> None:
-    for result in faults("shapes_differ", 3, through_switch):
-        later = result.out.splitlines()[1]
-        assert later.startswith("error: DistBackendError") and "failed before" in later, result
+def test_a_failed_group_stays_failed_and_others_go_on(unlike_calls: list[Result]) -> None:
+    for result in unlike_calls:
+        later = [line for line in result.out.splitlines() if " later " in line]
+        assert len(later) == 7 and all("failed before" in line for line in later), later
+        assert result.code == 0 and result.out.endswith("default group [2.0, 2.0]\n"), result
 
 
 def test_peers_of_a_killed_rank_name_it(through_switch: dict[str, str]) -> None:

@@ -121,7 +121,9 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
       .def("probe", &Session::probe, py::arg("timeout"), py::call_guard<py::gil_scoped_release>(),
            "Returns when packets of all ranks met in the switch. Raises RuntimeError when they did not.")
       .def("detach", &Session::detach, py::arg("reason"), py::call_guard<py::gil_scoped_release>())
-      .def("abort", &Session::abort, py::arg("reason"), py::call_guard<py::gil_scoped_release>())
+      // Never blocks, so it keeps the interpreter's lock: a daemon thread that wants it back while the
+      // interpreter is being finalised is ended by force, and takes the process with it.
+      .def("abort", &Session::abort, py::arg("reason"))
       .def("close", &Session::close, py::arg("patience"), py::call_guard<py::gil_scoped_release>())
       .def("wait_closed", &Session::wait_closed, py::arg("timeout"), py::call_guard<py::gil_scoped_release>(),
            "Whether the session is closed; waits up to `timeout` for that or for a failure.")

@@ -68,6 +68,12 @@ void Session::attach(std::unique_ptr<Communicator> communicator, const c10::intr
   store_ = store->clone();  // a connection of its own: the caller's may be blocked in a wait
 }
 
+void Session::set_companion(c10::intrusive_ptr<c10d::Backend> companion) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  companion_ = std::move(companion);
+  attended_ = true;
+}
+
 void Session::detach(std::string reason) {
   std::unique_ptr<Communicator> communicator;
   std::lock_guard<std::mutex> lock(mutex_);
@@ -245,7 +251,7 @@ void Session::close(milliseconds patience) {
   {
     std::unique_lock<std::mutex> lock(mutex_);
     if (closing_) {
-      changed_.wait(lock, [this] { return closed_; });
+      changed_.wait(lock, [this] { return released_; });
       return;
     }
     closing_ = true;
@@ -255,24 +261,29 @@ void Session::close(milliseconds patience) {
   queue_->stop();
 
   std::unique_ptr<Communicator> communicator;
-  std::unique_lock<std::mutex> lock(mutex_);
-  if (communicator_) last_statistics_ = communicator_->statistics();
-  closed_ = true;
-  changed_.notify_all();
-  // The controller should hear of the departure before the switch sees the port go.
-  if (attended_) changed_.wait_for(lock, kDeparturePatience, [this] { return departed_; });
-  communicator.swap(communicator_);
+  {
+    std::unique_lock<std::mutex> lock(mutex_);
+    if (communicator_) last_statistics_ = communicator_->statistics();
+    closed_ = true;
+    changed_.notify_all();
+    // The controller should hear of the departure before the switch sees the port go.
+    if (attended_) changed_.wait_for(lock, kDeparturePatience, [this] { return departed_; });
+    communicator.swap(communicator_);
+  }
+  communicator.reset();
   // Destroying a Gloo group waits for its operations.
   if (companion_stuck_) {
     (void)companion_.release();
   } else {
     companion_.reset();
   }
+  std::lock_guard<std::mutex> lock(mutex_);
+  released_ = true;
+  changed_.notify_all();
 }
 
 bool Session::wait_closed(milliseconds timeout) {
   std::unique_lock<std::mutex> lock(mutex_);
-  attended_ = true;
   changed_.wait_for(lock, timeout, [this] { return closed_ || !failure_.empty(); });
   return closed_;
 }

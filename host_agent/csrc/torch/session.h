@@ -42,7 +42,8 @@ class Session {
   // Before the first call, once the ranks agreed on using the switch. `companion` is a second Gloo group over
   // the same ranks, which only the queue's calls use: the queue and the caller's own Gloo collectives each
   // have their own order, and on one group they would interleave differently on different ranks.
-  void set_companion(c10::intrusive_ptr<c10d::Backend> companion) { companion_ = std::move(companion); }
+  // From here on close() expects a job client to call departed().
+  void set_companion(c10::intrusive_ptr<c10d::Backend> companion);
   // See Communicator::probe.
   void probe(std::chrono::milliseconds timeout) { communicator_->probe(timeout); }
   // Undoes attach() when the ranks could not agree on using the switch.
@@ -105,8 +106,8 @@ class Session {
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::string failure_;
-  bool closing_ = false, closed_ = false, departed_ = false;
-  bool attended_ = false;  // a job client waits for wait_closed()
+  bool closing_ = false, closed_ = false, departed_ = false, released_ = false;  // in this order
+  bool attended_ = false;  // a job client will call departed()
   std::atomic<bool> companion_stuck_{false};
   Statistics last_statistics_;
 };

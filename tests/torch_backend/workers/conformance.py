@@ -393,7 +393,8 @@ def everything_else_is_gloos(plain: PlainGloo) -> None:
         elif RANK == 1:
             dist.send(mine, 0)
     dist.barrier()
-    dist.monitored_barrier()
+    if dist.get_backend() == "gloo":  # torch asks for that name
+        dist.monitored_barrier()
     assert any(collective == "broadcast" for collective, _ in fallbacks())
 
 

@@ -34,47 +34,34 @@ def report(action: Callable[[], object]) -> None:
 
 
 @case
+def unlike_calls() -> None:
+    """Each kind of disagreement in a group of its own."""
+    init(timeout=HOUR)
+
+    def differ(kind: str, tensor: torch.Tensor, op: dist.ReduceOp = dist.ReduceOp.SUM) -> None:
+        group = dist.new_group(list(range(SIZE)), timeout=HOUR)
+        print(kind, end=" ", flush=True)
+        report(lambda: dist.all_reduce(tensor, op=op, group=group))
+        print(kind, "later", end=" ", flush=True)
+        report(lambda: dist.all_reduce(torch.ones(2), group=group))
+        dist.destroy_process_group(group)
+
+    differ("shapes", torch.ones(3, 4 + RANK))
+    differ("dtypes", torch.ones(8, dtype=torch.float32 if RANK else torch.int32))
+    differ("lane_widths", torch.ones(8, dtype=torch.float64 if RANK else torch.float32))
+    differ("ops", torch.ones(8), dist.ReduceOp.AVG if RANK else dist.ReduceOp.SUM)
+    differ("routes", torch.ones(8), dist.ReduceOp.MAX if RANK else dist.ReduceOp.SUM)
+    differ("emptiness", torch.ones(5 * RANK))
+    differ("gloo_sizes", torch.ones(8 + RANK), dist.ReduceOp.MAX)
+    dist.all_reduce(data := torch.ones(2))
+    print("default group", data.tolist(), flush=True)
+    dist.destroy_process_group()
+
+
+@case
 def shapes_differ() -> None:
     init(timeout=HOUR)
-    dist.all_reduce(torch.ones(2))
     report(lambda: dist.all_reduce(torch.ones(3, 4 + RANK)))
-    report(lambda: dist.all_reduce(torch.ones(2)))
-
-
-@case
-def dtypes_differ() -> None:
-    init(timeout=HOUR)
-    report(lambda: dist.all_reduce(torch.ones(8, dtype=torch.float32 if RANK else torch.int32)))
-
-
-@case
-def lane_widths_differ() -> None:
-    init(timeout=HOUR)
-    report(lambda: dist.all_reduce(torch.ones(8, dtype=torch.float64 if RANK else torch.float32)))
-
-
-@case
-def ops_differ() -> None:
-    init(timeout=HOUR)
-    report(lambda: dist.all_reduce(torch.ones(8), op=dist.ReduceOp.AVG if RANK else dist.ReduceOp.SUM))
-
-
-@case
-def one_rank_calls_gloo() -> None:
-    init(timeout=HOUR)
-    report(lambda: dist.all_reduce(torch.ones(8), op=dist.ReduceOp.MAX if RANK else dist.ReduceOp.SUM))
-
-
-@case
-def one_rank_has_no_elements() -> None:
-    init(timeout=HOUR)
-    report(lambda: dist.all_reduce(torch.ones(5 * RANK)))
-
-
-@case
-def gloo_sizes_differ() -> None:
-    init(timeout=HOUR)
-    report(lambda: dist.all_reduce(torch.ones(8 + RANK), op=dist.ReduceOp.MAX))
 
 
 @case
