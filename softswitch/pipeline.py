@@ -133,12 +133,19 @@ def pack(values: Sequence[int], widths: Sequence[int]) -> bytes:
 
 
 class Pipeline:
-    """One instance of a program.  Not safe for concurrent use: callers serialise, as pipeline.h says."""
+    """One instance of a program.  Not safe for concurrent use: callers serialise, as pipeline.h says.
+
+    Args:
+        source: the program, compiled or not.
+        now_us: the clock that timestamps are read from, in microseconds.
+        transmit: a C function for outgoing frames, instead of collecting them in ``transmitted``.
+    """
 
     def __init__(
         self,
         source: CompiledProgram | Program | str | Path | bytes | dict,
         now_us: Callable[[], int] = lambda: 0,
+        transmit: Callable | None = None,
     ):
         compiled = source if isinstance(source, CompiledProgram) else compile_program(source)
         self.program: Program = compiled.program
@@ -148,9 +155,7 @@ class Pipeline:
         self.log: list[tuple[int, str]] = []
         self._host = Host(
             None,
-            TransmitFunction(
-                lambda _, port, data, n: self.transmitted.append((port, ctypes.string_at(data, n)))
-            ),
+            transmit or TransmitFunction(self._collect),
             DigestFunction(lambda _, ident, data, n: self.digests.append((ident, ctypes.string_at(data, n)))),
             LogFunction(lambda _, level, text: self.log.append((level, text.decode(errors="replace")))),
             NowFunction(lambda _: now_us()),
@@ -158,6 +163,9 @@ class Pipeline:
         self.instance = self.ops.create(ctypes.byref(self._host))
         if not self.instance:
             raise MemoryError(f"no memory for the tables and registers of {self.program.name}")
+
+    def _collect(self, _: None, port: int, data, length: int) -> None:
+        self.transmitted.append((port, ctypes.string_at(data, length)))
 
     def close(self) -> None:
         if self.instance:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from bmv2_json import ProgramBuilder, assign, const, expression, field, op, primitive, table
 from scapy.layers.inet import IP, UDP
 
 from netreduce.softswitch.pipeline import SSW_EINVAL, SSW_ENOENT, Count, Pipeline, PipelineError
@@ -179,10 +180,47 @@ def test_exit_and_drop(pipeline):
     assert pipeline.process(1, b"too short for ipv4") == []
 
 
+def test_timestamps_come_from_the_host():
+    builder = ProgramBuilder().header("h", [("ingress", 48), ("egress", 48), ("waited", 32)]).parse("h")
+    builder.main(assign(field("h", "ingress"), field("standard_metadata", "ingress_global_timestamp")))
+    builder.action(
+        "leave",
+        [
+            assign(field("h", "egress"), field("standard_metadata", "egress_global_timestamp")),
+            assign(field("h", "waited"), field("standard_metadata", "deq_timedelta")),
+        ],
+    )
+    builder.egress.append(table("tbl_leave", [], ["leave"], "leave", const=True))
+    times = iter([0x1_0000_0001, 0x1_0000_0007])
+    with Pipeline(builder.json(), now_us=lambda: next(times)) as pipeline:
+        ((_, out),) = pipeline.process(1, b"\xff" * 16)
+    assert out == bytes.fromhex("000100000001 000100000007 00000000")
+
+
+@pytest.mark.parametrize("priority, leaves", [(0, True), (1, False)])
+def test_priorities_without_a_queue_are_dropped(priority, leaves):
+    """The target has one queue for each port unless it is started with more."""
+    builder = ProgramBuilder().header("h", [("a", 8)]).parse("h")
+    builder.main(assign(field("standard_metadata", "priority"), const(priority)))
+    with Pipeline(builder.json()) as pipeline:
+        assert bool(pipeline.process(1, b"a")) == leaves
+
+
+def test_log_messages_and_assertions():
+    builder = ProgramBuilder().header("h", [("a", 8)]).parse("h")
+    message = {"type": "string", "value": "a is {} and {}"}
+    values = {"type": "parameters_vector", "value": [field("h", "a"), const(7)]}
+    condition = expression(op("b2d", op("==", field("h", "a"), const(1))))
+    builder.main(primitive("log_msg", message, values), primitive("assert", condition, line=5))
+    with Pipeline(builder.json()) as pipeline:
+        assert pipeline.process(1, b"\x01") == [(1, b"\x01")]
+        assert pipeline.log == [(2, "a is 1 and 7")]
+        assert pipeline.process(1, b"\x02") == [(1, b"\x02")], "the switch goes on"
+        assert pipeline.log[-1] == (0, "test.p4:5: assertion failed: assert")
+
+
 def test_large_registers_take_no_memory_before_use():
     """4096 cells of 2048 bits, 64 times: 64 MiB that loading must not touch."""
-    from bmv2_json import ProgramBuilder
-
     builder = ProgramBuilder().header("h", [("a", 16)]).parse("h").main()
     builder.sections["register_arrays"] = [
         {"name": f"r{i}", "id": i, "size": 4096, "bitwidth": 2048} for i in range(64)
