@@ -64,7 +64,8 @@ class DatapathError : public std::runtime_error { using runtime_error::runtime_e
 class MismatchError : public DatapathError { using DatapathError::DatapathError; };
 // A result failed its contributor count or checksum. The buffer's contents are undefined.
 class IntegrityError : public DatapathError { using DatapathError::DatapathError; };
-// The call did not finish before its deadline; says which packets are missing and how often resent.
+// The call did not finish before its deadline; says which packets are missing and how often resent. The
+// buffer may be partly reduced.
 class TimeoutError : public DatapathError { using DatapathError::DatapathError; };
 // abort() was called, or the switch end of the wire is gone.
 class AbortedError : public DatapathError { using DatapathError::DatapathError; };
