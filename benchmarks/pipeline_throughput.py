@@ -1,7 +1,8 @@
 """How fast one core runs the compiled P4 program: ``python benchmarks/pipeline_throughput.py``.
 
-No ports are involved.  Ranks contribute in turn to one slot after another, so that every ``ranks``-th packet completes a slot and
-leaves as ``ranks`` results.  Time is CPU time of the calling thread; the best of several runs counts.
+No ports are involved.  Ranks contribute in turn to one slot after another, so that every ``ranks``-th packet
+completes a slot and leaves as ``ranks`` results.  Time is CPU time of the calling thread; the best of several
+runs counts.
 """
 
 from __future__ import annotations
@@ -112,9 +113,8 @@ def main() -> None:
                     f"{results} results: not every slot completed"
                 )
             total = options.ranks * options.count
-            print(
-                f"{blocks:6}  {blocks * wire.BLOCK_BYTES:5}  {total / best / 1e6:16.2f}  {best / total * 1e9:7.0f}"
-            )
+            size, rate, each = blocks * wire.BLOCK_BYTES, total / best / 1e6, best / total * 1e9
+            print(f"{blocks:6}  {size:5}  {rate:16.2f}  {each:7.0f}")
 
 
 if __name__ == "__main__":
