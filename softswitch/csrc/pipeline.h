@@ -35,7 +35,7 @@ enum ssw_status {
 typedef struct ssw_pipeline ssw_pipeline; /* one running instance */
 
 /* What a pipeline may ask of its host.  Pointers passed to `transmit` are valid during the call
- * only. `port` is a v1model port number. */
+ * only. `port` is a v1model port number.  All but `transmit` may be NULL; the structure is copied. */
 typedef struct ssw_host {
   void *context;
   void (*transmit)(void *context, uint32_t port, const uint8_t *frame, uint32_t length);
@@ -46,7 +46,9 @@ typedef struct ssw_host {
 
 /* One table entry.  `value` holds every key field's value; `mask` holds, for every key field in the
  * same layout, the ternary mask, the LPM prefix as a mask, or the upper end of a range
- * (exact fields: all ones).  Larger `priority` wins (P4Runtime's meaning). */
+ * (exact fields: all ones; NULL if all fields are exact).  Bits of a value outside its mask are
+ * ignored.  Larger `priority` wins (P4Runtime's meaning); among equal ones the older row, except that
+ * a new row may take the place of a deleted one. */
 typedef struct ssw_entry {
   const uint8_t *value;
   const uint8_t *mask;
@@ -84,7 +86,8 @@ typedef struct ssw_pipeline_ops {
                            uint32_t data_length);
   int (*table_reset_default)(ssw_pipeline *, uint32_t table); /* back to the program's own */
 
-  /* Counters.  `table_counter` reads a direct counter (handle 0: of the default action). */
+  /* Counters.  `table_counter` reads a direct counter (handle 0: of the default action: misses).
+   * Bytes are those of the frame as it came in. */
   int (*table_counter_read)(ssw_pipeline *, uint32_t table, uint64_t handle, ssw_counter *);
   int (*table_counter_write)(ssw_pipeline *, uint32_t table, uint64_t handle, const ssw_counter *);
   int (*counter_read)(ssw_pipeline *, uint32_t counter, uint64_t first, uint64_t count,
