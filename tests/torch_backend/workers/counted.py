@@ -1,4 +1,4 @@
-"""Three all-reduces through the switch, one of them non-finite, two by Gloo, and a broadcast."""
+"""Two all-reduces through the switch, a non-finite one, two of another op, and a broadcast."""
 
 import torch
 import torch.distributed as dist
