@@ -3,9 +3,20 @@
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
 
 import pytest
 from launch import WORKERS
+
+
+def documents(text: str) -> Iterator[dict]:
+    """JSON objects in ``text``; the ranks share one output, so that two may be on one line."""
+    decoder = json.JSONDecoder()
+    position = 0
+    while (position := text.find('{"', position)) >= 0:
+        document, position = decoder.raw_decode(text, position)
+        yield document
+
 
 
 @pytest.mark.root
@@ -15,7 +26,7 @@ def test_all_checks_over_udp() -> None:
          str(WORKERS / "conformance.py")],
         capture_output=True, text=True, timeout=110, check=False,
     )  # fmt: skip
-    lines = [json.loads(line[line.index("{") :]) for line in ran.stdout.splitlines() if '{"' in line]
+    lines = list(documents(ran.stdout))
     attached = [line["attached"] for line in lines if "attached" in line]
     assert ran.returncode == 0 and attached == [True] * 3, ran.stdout + ran.stderr
     checks = [line for line in lines if "check" in line]
