@@ -18,7 +18,6 @@ def documents(text: str) -> Iterator[dict]:
         yield document
 
 
-
 @pytest.mark.root
 def test_all_checks_over_udp() -> None:
     ran = subprocess.run(
