@@ -7,7 +7,6 @@ import os
 import socket
 import sys
 import warnings
-import weakref
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -33,7 +32,9 @@ THREAD_PATIENCE = timedelta(seconds=5)
 
 _TRANSPORTS = {Transport.SHM: pb.TRANSPORT_SHM, Transport.UDP: pb.TRANSPORT_UDP}
 
-_attendances: weakref.WeakSet[Attendance] = weakref.WeakSet()
+_open: list[tuple[Any, Attendance | None]] = []
+"""Sessions that may have threads, with what attends to them.  Strong references: nothing else keeps a
+session's Python object, and the interpreter must not go while one of its threads may want it."""
 _told: set[str] = set()
 _process = os.getpid()
 
@@ -76,13 +77,18 @@ def create_explicit(options: Any) -> Any:
 def _create(inner: Any, store: Any, timeout: timedelta, settings: Options, name: str) -> Any:
     rank, size = inner.rank(), inner.size()
     session = _c10d.Session(job=_job_name(settings), rank=rank, size=size, reason=SINGLE_RANK)
+    attendance = None
     if size > 1:
-        session = _use_switch(PrefixStore("netreduce", store), rank, size, timeout, settings)
+        session, attendance = _use_switch(PrefixStore("netreduce", store), rank, size, timeout, settings)
+    _open[:] = [entry for entry in _open if not entry[0].wait_closed(timedelta(0))]
+    _open.append((session, attendance))
     return _c10d.NetReduceBackend(inner=inner, session=session, name=name, timeout=timeout)
 
 
-def _use_switch(store: Any, rank: int, size: int, timeout: timedelta, settings: Options) -> Any:
-    """A session that all ranks have attached to the switch, or none of them."""
+def _use_switch(
+    store: Any, rank: int, size: int, timeout: timedelta, settings: Options
+) -> tuple[Any, Attendance | None]:
+    """A session that all ranks have attached to the switch, and its attendance; or none of them has."""
     agreement = Agreement(store, rank, size, settings.join_timeout)
     client: JobClient | None = None
     reply = None
@@ -111,15 +117,14 @@ def _use_switch(store: Any, rank: int, size: int, timeout: timedelta, settings: 
         watch = StallWatch(store.clone(), rank, size, reply.switch)
         attendance = Attendance(client, session, watch, timedelta(milliseconds=reply.lease_ms))
         attendance.start()
-        _attendances.add(attendance)
-        return session
+        return session, attendance
     session.detach(obstacle)
     if client is not None:
         client.leave(host_statistics(session), error=obstacle)
         client.close()
     if rank == 0:
         _tell_once(size, obstacle)
-    return session
+    return session, None
 
 
 def _join(
@@ -185,9 +190,10 @@ def _leave_jobs() -> None:
     if os.getpid() != _process:
         return  # forked: the jobs are the parent's
     exception = None if hasattr(sys, "ps1") else getattr(sys, "last_value", None)
-    for attendance in list(_attendances):
+    for session, attendance in _open:
         if exception is not None:
             # The others would wait for calls that never come.
-            attendance.session.abort(f"its script ended with {type(exception).__name__}: {exception}")
-        attendance.session.close(EXIT_PATIENCE)
-        attendance.join(THREAD_PATIENCE)
+            session.abort(f"its script ended with {type(exception).__name__}: {exception}")
+        session.close(EXIT_PATIENCE)
+        if attendance is not None:
+            attendance.join(THREAD_PATIENCE)
