@@ -26,6 +26,7 @@ from netreduce.controller.topology import Inventory
 LOG = logger(__name__)
 FINAL_READINGS = 10
 """At most; two that agree are enough."""
+INTERNAL_REASON = "setting up the job failed for an internal reason; see the controller's log"
 
 
 class JobManager:
@@ -241,6 +242,9 @@ class JobManager:
         except Refusal as refusal:
             self._refuse(job, str(refusal))
             return
+        except Exception:
+            self._refuse(job, INTERNAL_REASON)
+            raise
         session = self.sessions[job.plan.switch]
         try:
             async with session.lock:
@@ -260,7 +264,7 @@ class JobManager:
         except SwitchError as error:
             self._refuse(job, f"setting up the job failed: {error}")
         except Exception:
-            self._refuse(job, "setting up the job failed for an internal reason; see the controller's log")
+            self._refuse(job, INTERNAL_REASON)
             raise
 
     def _activate(self, job: Job) -> None:

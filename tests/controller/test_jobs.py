@@ -9,9 +9,10 @@ from finsy.grpcutil import GRPCStatusCode
 from netreduce.controller.api import job_service_pb2 as pb
 from netreduce.controller.errors import Refusal, UnknownMember
 from netreduce.controller.jobs.job import JobState, MemberState
+from netreduce.controller.jobs.manager import INTERNAL_REASON
 from netreduce.controller.tables.connection import lane_mask
 from netreduce.controller.views import job_info
-from netreduce.p4.wire import Cause
+from netreduce.p4.wire import SLOT_COUNT, UDP_PORT_FIRST, Cause
 
 
 def test_forwarding_is_installed_for_every_port(run):
@@ -62,10 +63,26 @@ def test_entries_say_what_the_members_were_told(run):
         rewrite = bench.session.present["rewrite", (("rank", 1), ("stream", stream))].action.args
         assert rewrite == {
             "source_mac": 0x024E52010001, "destination_mac": 0x024E52010002, "source_ip": 0x0A010102,
-            "destination_ip": 0x0A010103, "source_port": 20050, "destination_port": 20050, "predecessor": 0,
+            "destination_ip": 0x0A010103, "source_port": UDP_PORT_FIRST, "destination_port": UDP_PORT_FIRST,
+            "predecessor": 0,
         }  # fmt: skip
         group = bench.session.snapshot()["group", 2 + stream]
         assert group == ((1, 0), (2, 1))
+
+    run(test())
+
+
+def test_a_failure_of_our_own_is_no_reason_to_wait(run, monkeypatch):
+    async def test():
+        bench = await Bench.make()
+
+        def plan(job):
+            raise LookupError("a defect")
+
+        monkeypatch.setattr(bench.manager._admission, "plan", plan)
+        replies = await bench.join(request(0), request(1))
+        assert {reply.admitted for reply in replies} == {False}
+        assert {reply.reason for reply in replies} == {INTERNAL_REASON}
 
     run(test())
 
@@ -84,7 +101,8 @@ def test_ranks_of_one_host_share_its_port(run):
         replies = await bench.join(*(udp_request(rank, 4) for rank in range(4)))
         assert all(reply.admitted for reply in replies), replies[0].reason
         assert [(r.self.ip, r.self.udp_port) for r in replies] == [
-            ("192.168.0.1", 20050), ("192.168.0.2", 20050), ("192.168.0.1", 20051), ("192.168.0.2", 20051),
+            ("192.168.0.1", UDP_PORT_FIRST), ("192.168.0.2", UDP_PORT_FIRST),
+            ("192.168.0.1", UDP_PORT_FIRST + 1), ("192.168.0.2", UDP_PORT_FIRST + 1),
         ]  # fmt: skip
         assert replies[0].self.mac == "02:00:00:00:00:01"
         assert replies[0].shm_socket == "" and replies[0].max_blocks == 4
@@ -243,7 +261,7 @@ REFUSED = {
     "no address": ([UDP(0, ip="")], "rank 0 must say where it receives"),
     "port the switch ignores": ([UDP(0, udp_port=4000)], "the switch looks at ports 20050 to 20113"),
     "one port for two": (
-        [UDP(0), UDP(1, ip="192.168.0.1", udp_port=20050)],
+        [UDP(0), UDP(1, ip="192.168.0.1", udp_port=UDP_PORT_FIRST)],
         "both receive on 192.168.0.1, UDP port 20050; each rank needs a port of its own",
     ),
     "small MTU": (
@@ -304,7 +322,7 @@ def test_no_slots_left(run):
         for n in range(16):
             await bench.admitted(group=f"g{n}")
         replies = await bench.join(request(0, group="last"), request(1, group="last"))
-        assert "256 slots are needed in one piece; of 4096 slots 0 are free" in replies[0].reason
+        assert f"256 slots are needed in one piece; of {SLOT_COUNT} slots 0 are free" in replies[0].reason
 
     run(test())
 
@@ -558,6 +576,6 @@ def test_a_small_window_needs_few_slots(run):
         replies = await bench.admitted(lane_bits=[16, 32, 64])
         assert replies[0].window == 4
         assert [s.slots.count for s in bench.job().plan.streams] == [8, 8, 8]
-        assert bench.free()[0] == 4096 - 24
+        assert bench.free()[0] == SLOT_COUNT - 24
 
     run(test())
