@@ -98,7 +98,8 @@ class FaultType(click.ParamType):
               "everything is ready; it is printed to standard output otherwise.")
 @click.option("--exit-with-parent", is_flag=True, help="Stop when the process that started this one ends, "
               "whatever way (strictly: its thread that did).")
-@click.option("-L", "--log-level", type=click.Choice(LOG_LEVELS), default="warning", show_default=True)
+@click.option("-L", "--log-level", type=click.Choice(LOG_LEVELS), default="warning", show_default=True,
+              help="Least severity of what is logged to standard error.")
 def switch(
     json_path, p4info_path, no_p4, interfaces, shm_socket, shm_ports, device_id, grpc_server_addr, cpu_port,
     drop_port, faults, ready_fd, exit_with_parent, log_level,

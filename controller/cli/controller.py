@@ -9,6 +9,9 @@ from pathlib import Path
 
 import click
 
+from netreduce.controller.options import ControllerOptions
+from netreduce.p4.wire import MAX_WINDOW
+
 PR_SET_PDEATHSIG = 1
 
 
@@ -18,41 +21,41 @@ PR_SET_PDEATHSIG = 1
 )
 @click.option(
     "--listen",
-    default="127.0.0.1:50060",
+    default=ControllerOptions.listen,
     show_default=True,
     metavar="HOST:PORT",
     help="Where agents and operators connect; port 0 picks a free one.",
 )
 @click.option(
     "--window",
-    default=64,
+    default=ControllerOptions.window,
     show_default=True,
-    help="Packets a rank may have outstanding: a power of two up to 64.",
+    help=f"Packets a rank may have outstanding: a power of two up to {MAX_WINDOW}.",
 )
 @click.option(
     "--lease",
-    default=60.0,
+    default=ControllerOptions.lease.total_seconds(),
     show_default=True,
     metavar="S",
     help="A member silent for so long is taken for dead.",
 )
 @click.option(
     "--join-timeout",
-    default=60.0,
+    default=ControllerOptions.join_timeout.total_seconds(),
     show_default=True,
     metavar="S",
     help="How long ranks wait for each other when they do not say.",
 )
 @click.option(
     "--startup-wait",
-    default=20.0,
+    default=ControllerOptions.startup_wait.total_seconds(),
     show_default=True,
     metavar="S",
     help="How long the ready line waits for switches that cannot be reached.",
 )
 @click.option(
     "--orphan-idle",
-    default=600.0,
+    default=ControllerOptions.orphan_idle.total_seconds(),
     show_default=True,
     metavar="S",
     help="Entries left by an earlier controller go when unused for so long.",
@@ -66,6 +69,7 @@ PR_SET_PDEATHSIG = 1
     default="info",
     show_default=True,
     type=click.Choice(["debug", "info", "warning", "error"], case_sensitive=False),
+    help="Least severity of what is logged to standard error.",
 )
 def controller(
     topology: Path,
@@ -89,7 +93,6 @@ def controller(
     if exit_with_parent:
         _exit_with_parent()
     from netreduce.controller import log
-    from netreduce.controller.options import ControllerOptions
     from netreduce.controller.pipeline import ProgramError
     from netreduce.controller.server import ListenError
     from netreduce.controller.topology import TopologyError
@@ -112,7 +115,7 @@ def controller(
         raise click.ClickException(str(error)) from error
 
 
-async def _run(options, ready_fd: int | None) -> None:
+async def _run(options: ControllerOptions, ready_fd: int | None) -> None:
     from netreduce.controller.server import Controller
 
     stop = asyncio.Event()
@@ -143,7 +146,7 @@ def _announce(line: str, ready_fd: int | None) -> None:
 def _address(text: str) -> str:
     host, _, port = text.rpartition(":")
     if not host or not port.isdigit() or int(port) > 65535:
-        raise ValueError(f"--listen {text!r} is not an address; write it as 127.0.0.1:50060")
+        raise ValueError(f"--listen {text!r} is not an address; write it as {ControllerOptions.listen}")
     return text
 
 

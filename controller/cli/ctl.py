@@ -8,7 +8,8 @@ from typing import Any
 
 import click
 
-DEFAULT_CONTROLLER = "127.0.0.1:50060"
+from netreduce.controller.options import ControllerOptions
+
 TIMEOUT_SECONDS = 10
 
 
@@ -42,8 +43,8 @@ def _common(command: Callable) -> Callable:
     return click.option(
         "--controller",
         metavar="HOST:PORT",
-        default=lambda: os.environ.get("NETREDUCE_CONTROLLER") or DEFAULT_CONTROLLER,
-        help=f"Default: NETREDUCE_CONTROLLER, then {DEFAULT_CONTROLLER}.",
+        default=lambda: os.environ.get("NETREDUCE_CONTROLLER") or ControllerOptions.listen,
+        help=f"Default: NETREDUCE_CONTROLLER, then {ControllerOptions.listen}.",
     )(command)
 
 

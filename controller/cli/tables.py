@@ -8,6 +8,8 @@ from google.protobuf.message import Message
 from rich.table import Table
 
 from netreduce.controller.api import job_service_pb2 as pb
+from netreduce.controller.jobs.validation import transport_name
+from netreduce.p4.wire import BLOCK_BYTES
 
 CAUSES = [field.name for field in pb.CauseCounters.DESCRIPTOR.fields if field.name != "bytes"]
 
@@ -68,8 +70,8 @@ def jobs(reply: pb.ListJobsReply) -> list[Table | str]:
         started = datetime.fromtimestamp(job.started_at).strftime("%F %T") if job.started_at else ""
         overview.add_row(
             str(job.job_id or ""), job.name, job.state, job.switch, str(job.world_size),
-            pb.Transport.Name(job.transport).removeprefix("TRANSPORT_").lower(), lanes, slots,
-            str(job.window or ""), f"{job.max_blocks * 256} B" if job.max_blocks else "",
+            transport_name(job.transport), lanes, slots,
+            str(job.window or ""), f"{job.max_blocks * BLOCK_BYTES} B" if job.max_blocks else "",
             str(job.switch_counters.completed), str(job.switch_counters.bytes), started,
         )  # fmt: skip
         if job.members and job.switch:

@@ -15,9 +15,9 @@ TERNARY = p4i.MatchField.TERNARY
 RANGE = p4i.MatchField.RANGE
 OPTIONAL = p4i.MatchField.OPTIONAL
 
-# P4Info match type: the JSON match types that can carry it out.
 _ONE_PROGRAM = "are P4Info and device config of one program?"
 
+# P4Info match type: the JSON match types that can carry it out.
 _JSON_MATCH_TYPES = {
     EXACT: ("exact",),
     LPM: ("lpm",),
