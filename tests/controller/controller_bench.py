@@ -13,6 +13,7 @@ from netreduce.controller.api import job_service_pb2 as pb
 from netreduce.controller.jobs.manager import JobManager
 from netreduce.controller.options import ControllerOptions
 from netreduce.controller.topology import parse_topology
+from netreduce.p4.wire import UDP_PORT_FIRST
 
 TOPOLOGY = """
 switches: [{name: s1, address: "127.0.0.1:1", device_id: 1}]
@@ -45,8 +46,8 @@ def request(rank: int, world_size: int = 2, **changes: Any) -> pb.JoinRequest:
 def udp_request(rank: int, world_size: int = 2, **changes: Any) -> pb.JoinRequest:
     """A rank's request to join over UDP: even ranks on h1, odd ones on h2."""
     fields = {
-        "transport": pb.TRANSPORT_UDP, "ip": f"192.168.0.{1 + rank % 2}", "udp_port": 20050 + rank // 2,
-        "mtu": 1500, "hostname": f"h{1 + rank % 2}",
+        "transport": pb.TRANSPORT_UDP, "ip": f"192.168.0.{1 + rank % 2}",
+        "udp_port": UDP_PORT_FIRST + rank // 2, "mtu": 1500, "hostname": f"h{1 + rank % 2}",
     }  # fmt: skip
     return request(rank, world_size, **(fields | changes))
 

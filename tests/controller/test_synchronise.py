@@ -7,7 +7,7 @@ from controller_fakes import FakeSession
 
 from netreduce.controller.jobs.job import JobState
 from netreduce.controller.views import orphan_info
-from netreduce.p4.wire import Cause
+from netreduce.p4.wire import SLOT_COUNT, Cause
 
 
 def test_a_short_break_of_the_connection_harms_no_job(run):
@@ -188,7 +188,7 @@ def test_orphans_go_when_nobody_uses_them(run):
         bench.clock.advance(600)
         await bench.manager.collect_orphans()
         assert bench.session.count("connection") == bench.session.count("rewrite") == 0
-        assert bench.free() == (4096, 255, 8)
+        assert bench.free() == (SLOT_COUNT, 255, 8)
 
     run(test())
 
@@ -202,7 +202,7 @@ def test_orphans_survive_a_break_and_die_with_the_switch(run):
         bench.disconnect()
         bench.session.restart()
         await bench.connect(kept=False)
-        assert bench.manager.orphanage.of("s1") == [] and bench.free() == (4096, 255, 8)
+        assert bench.manager.orphanage.of("s1") == [] and bench.free() == (SLOT_COUNT, 255, 8)
 
     run(test())
 

@@ -31,10 +31,18 @@ from netreduce.host_agent._datapath import (
     StreamConfig,
     bind_udp,
 )
-from netreduce.p4.wire import BLOCK_BYTES, BLOCK_COUNTS, NR_MAGIC, NR_VERSION, Kind, Op
+from netreduce.p4.wire import (
+    BLOCK_BYTES,
+    BLOCK_COUNTS,
+    NR_MAGIC,
+    NR_VERSION,
+    UDP_PORT_COUNT,
+    UDP_PORT_FIRST,
+    Kind,
+    Op,
+)
+from netreduce.softswitch.shm_client import MAGIC, SLOT_BYTES, SLOTS, VERSION
 
-# softswitch/csrc/shm_port.h
-PORT_MAGIC, PORT_VERSION, SLOTS, SLOT_BYTES = 0x53505254, 1, 256, 4352
 RING_BYTES = 3 * 64 + SLOTS * SLOT_BYTES
 LAYOUT_BYTES = 64 + 2 * RING_BYTES
 HELLO, REPLY = struct.Struct("=IIII"), struct.Struct("=IIiI112s")
@@ -112,12 +120,12 @@ class Port:
         fd = os.memfd_create("emulated-port", os.MFD_CLOEXEC)
         os.ftruncate(fd, LAYOUT_BYTES)
         self.memory = mmap.mmap(fd, LAYOUT_BYTES)
-        struct.pack_into("=II", self.memory, 0, PORT_MAGIC, PORT_VERSION)
+        struct.pack_into("=II", self.memory, 0, MAGIC, VERSION)
         self.wake_switch = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self.wake_client = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self.from_host = Ring(self.memory, 64)
         self.to_host = Ring(self.memory, 64 + RING_BYTES)
-        reply = REPLY.pack(PORT_MAGIC, PORT_VERSION, 0, number, b"")
+        reply = REPLY.pack(MAGIC, VERSION, 0, number, b"")
         rights = array.array("i", [fd, self.wake_switch, self.wake_client])
         client.sendmsg([reply], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)])
         os.close(fd)
@@ -188,7 +196,8 @@ class EmulatedSwitch:
 
     def endpoint(self, rank: int) -> Endpoint:
         rank %= self.world_size
-        return Endpoint(mac=f"02:00:00:00:01:{rank:02x}", ip=f"10.0.0.{rank + 1}", udp_port=20050 + rank % 3)
+        port = UDP_PORT_FIRST + rank % 3
+        return Endpoint(mac=f"02:00:00:00:01:{rank:02x}", ip=f"10.0.0.{rank + 1}", udp_port=port)
 
     def config(self, rank: int, /, **changes: Any) -> CommunicatorConfig:
         config = CommunicatorConfig()
@@ -277,9 +286,9 @@ class EmulatedSwitch:
     def _accept(self) -> None:
         client, _ = self._listener.accept()
         magic, version, number, _ = HELLO.unpack(client.recv(64))
-        assert (magic, version) == (PORT_MAGIC, PORT_VERSION)
+        assert (magic, version) == (MAGIC, VERSION)
         if number >= self.world_size or number in self._ports:
-            client.send(REPLY.pack(PORT_MAGIC, PORT_VERSION, 16, number, b"port in use"))
+            client.send(REPLY.pack(MAGIC, VERSION, 16, number, b"port in use"))
             client.close()
         else:
             self._ports[number] = Port(client, number)
@@ -431,7 +440,7 @@ class EmulatedUdpSwitch(EmulatedSwitch):
         return super().config(rank, **({"successor": neighbour, "predecessor": neighbour} | changes))
 
     def communicator(self, rank: int, /, **changes: Any) -> Communicator:
-        udp = bind_udp("127.0.0.1", 20050, 64)
+        udp = bind_udp("127.0.0.1", UDP_PORT_FIRST, UDP_PORT_COUNT)
         here = Endpoint(mac="02:00:00:00:00:02", ip=udp.ip, udp_port=udp.port)
         return Communicator.over_udp(self.config(rank, self=here, **changes), udp)
 

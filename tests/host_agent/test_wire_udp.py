@@ -18,6 +18,7 @@ from netreduce.host_agent._datapath import (
     WireError,
     bind_udp,
 )
+from netreduce.p4.wire import UDP_PORT_FIRST
 
 
 def test_bind_takes_the_next_free_port() -> None:
@@ -70,7 +71,7 @@ def test_nobody_listening_at_the_successor_is_part_of_the_diagnosis() -> None:
 
 def test_results_from_another_address_are_ignored() -> None:
     with EmulatedUdpSwitch(2) as switch:
-        other = Endpoint(mac="02:00:00:00:00:01", ip="127.0.0.9", udp_port=20050)
+        other = Endpoint(mac="02:00:00:00:00:01", ip="127.0.0.9", udp_port=UDP_PORT_FIRST)
         communicator = switch.communicator(0, predecessor=other)
         with pytest.raises(TimeoutError, match="no result came at all"):
             communicator.all_reduce(np.ones(1, np.int32), timeout=timedelta(milliseconds=200))

@@ -15,6 +15,7 @@ from packets.jobs import Job
 from packets.twin import Twin
 
 JOB = Job(ranks=2)
+OUR_PORTS = range(wire.UDP_PORT_FIRST, wire.UDP_PORT_FIRST + wire.UDP_PORT_COUNT)
 PACKET = JOB.packet(0, 0, lanes([99], 32, 2))
 
 
@@ -137,11 +138,10 @@ class TestForeign:
     @pytest.mark.parametrize("payload", [b"", b"x", b"NR", b"N" * 1000])
     def test_short_and_long_payloads(self, admitted: Twin, payload: bytes) -> None:
         ether = Ether(PACKET)
-        self.check(
-            admitted, bytes(Ether(src=ether.src, dst=ether.dst) / IP() / UDP(dport=20050) / Raw(payload))
-        )
+        udp = UDP(dport=wire.UDP_PORT_FIRST)
+        self.check(admitted, bytes(Ether(src=ether.src, dst=ether.dst) / IP() / udp / Raw(payload)))
 
-    @pytest.mark.parametrize("port", [20050, 20051, 20063, 20064, 20095, 20096, 20112, 20113])
+    @pytest.mark.parametrize("port", [OUR_PORTS[i] for i in (0, 1, 13, 14, 45, 46, 62, 63)])
     def test_all_our_ports_are_watched(self, admitted: Twin, port: int) -> None:
         self.check(admitted, changed(PACKET, 36, port.to_bytes(2, "big") + PACKET[38:42] + b"xx"))
 
@@ -159,7 +159,7 @@ class TestOther:
     def test_truncated_before_the_udp_header_ends(self, admitted: Twin, length: int) -> None:
         self.check(admitted, PACKET[:length])
 
-    @pytest.mark.parametrize("port", [0, 53, 4791, 20049, 20114, 65535])
+    @pytest.mark.parametrize("port", [0, 53, 4791, OUR_PORTS.start - 1, OUR_PORTS.stop, 65535])
     def test_other_udp_ports(self, admitted: Twin, port: int) -> None:
         self.check(admitted, changed(PACKET, 36, port.to_bytes(2, "big")))
 
@@ -187,7 +187,7 @@ class TestOther:
         if Dot1Q in layer and not admitted.target.takes_any_frame:
             pytest.skip("the kernel takes VLAN tags off")
         ether = Ether(src=Ether(PACKET).src, dst=Ether(PACKET).dst)
-        payload = UDP(dport=20050) / NR(job=JOB.number) / Raw(bytes(256))
+        payload = UDP(dport=wire.UDP_PORT_FIRST) / NR(job=JOB.number) / Raw(bytes(256))
         self.check(admitted, bytes(ether / layer / payload))
 
 

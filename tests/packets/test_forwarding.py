@@ -7,7 +7,7 @@ from scapy.layers.inet import IP, TCP, UDP
 from scapy.layers.l2 import ARP, Ether
 from scapy.packet import Raw
 
-from netreduce.p4.wire import Cause
+from netreduce.p4.wire import UDP_PORT_FIRST, Cause
 from packets.entries import Discarded, Flooded, Group, Station, UnknownStations
 from packets.frames import lanes, mac_text, other_traffic
 from packets.jobs import Job
@@ -40,7 +40,8 @@ def test_arp_request_is_flooded(switch: Twin) -> None:
 def test_a_wrong_ipv4_checksum_is_forwarded_as_it_is(switch: Twin) -> None:
     switch.write(Station(B, 6))
     ether = Ether(src=mac_text(A), dst=mac_text(B))
-    for payload in (TCP() / Raw(b"data"), UDP(dport=20050) / Raw(b"not ours"), UDP(dport=53) / Raw(b"?")):
+    not_ours = UDP(dport=UDP_PORT_FIRST) / Raw(b"not ours")
+    for payload in (TCP() / Raw(b"data"), not_ours, UDP(dport=53) / Raw(b"?")):
         frame = bytes(ether / IP(chksum=0xDEAD) / payload)
         assert switch.send(1, frame) == {6: [frame]}
 
