@@ -51,7 +51,11 @@ NetReduceBackend::NetReduceBackend(c10::intrusive_ptr<Backend> inner, std::share
       name_(std::move(name)),
       timeout_(timeout) {}
 
-NetReduceBackend::~NetReduceBackend() { close(); }
+NetReduceBackend::~NetReduceBackend() {
+  close();
+  // Gloo's destructor joins threads that a forked child does not have.
+  if (session_->foreign()) (void)inner_.release();
+}
 
 void NetReduceBackend::close() {
   if (session_->foreign()) return;

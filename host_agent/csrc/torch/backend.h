@@ -133,7 +133,7 @@ class NetReduceBackend : public c10d::Backend {
   std::chrono::milliseconds timeout_of(const c10d::AllreduceOptions& options) const;
   void close();
 
-  const c10::intrusive_ptr<c10d::Backend> inner_;
+  c10::intrusive_ptr<c10d::Backend> inner_;
   std::shared_ptr<Session> session_;
   const std::string name_;
   std::atomic<std::chrono::milliseconds> timeout_;
