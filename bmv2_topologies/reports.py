@@ -102,29 +102,36 @@ def totals(jobs: Iterable[api.JobInfo]) -> Totals:
 def disagreements(jobs: Sequence[api.JobInfo], lossless: bool = True) -> list[str]:
     """Where the switch's counters and the workers' do not fit together; empty when all is well.
 
-    On lossless ports every packet sent is a packet counted.  With losses the switch sees at most
-    what was sent, and every result used was delivered.
+    Every packet that a rank sent has entered a sum exactly once, however often it was lost or resent.
+    On lossless ports, besides, the switch saw nothing that was not sent. (It may see fewer packets than
+    were sent: a resend that nobody needs may still be under way when its rank leaves.)
     """
     found = []
     for job in jobs:
         name = f"job {job.job_id} ({job.name})"
-        sent = sum(m.statistics.packets_sent + m.statistics.packets_resent for m in job.members)
+        counters = job.switch_counters
         first_sends = [m.statistics.packets_sent for m in job.members]
-        counted = contributions(job.switch_counters)
-        completed = job.switch_counters.completed
-        if lossless and counted != sent:
-            found.append(f"{name}: workers sent {sent} packets, the switch counted {counted}")
+        all_sends = sum(first_sends) + sum(m.statistics.packets_resent for m in job.members)
+        summed = counters.first + counters.added + counters.completed
+        if summed != sum(first_sends):
+            found.append(f"{name}: workers sent {sum(first_sends)} packets, the switch summed {summed}")
+        if lossless and contributions(counters) > all_sends:
+            found.append(
+                f"{name}: workers sent {all_sends} packets with resends, "
+                f"the switch counted {contributions(counters)}"
+            )
+        completed = counters.completed
         if any(n != completed for n in first_sends):
             found.append(
                 f"{name}: the switch completed {completed} sums, the ranks contributed to {first_sends}"
             )
         delivered = sum(m.results_delivered for m in job.members)
-        due = completed * job.world_size + job.switch_counters.duplicate_answered
+        due = completed * job.world_size + counters.duplicate_answered
         if delivered != due:
             found.append(f"{name}: the switch sent {delivered} results, {due} were due")
         for trouble in ("spoofed", "malformed", "unknown"):
-            number = getattr(job.switch_counters, trouble)
-            if number and lossless:
+            number = getattr(counters, trouble)
+            if number:
                 found.append(f"{name}: {number} {trouble} packets")
     return found
 
