@@ -25,7 +25,8 @@ def canonical_ip(text: str) -> str:
         address = ipaddress.IPv4Address(text.strip())
     except ValueError:
         raise ValueError(f"{text!r} is not an IPv4 address; write it as 10.0.0.1") from None
-    if address.is_multicast or address.is_unspecified or address == ipaddress.IPv4Address("255.255.255.255"):
+    no_host = address.is_multicast or address.is_unspecified or address.is_loopback
+    if no_host or address == ipaddress.IPv4Address("255.255.255.255"):
         raise ValueError(f"{text!r} is not the address of one host")
     return str(address)
 

@@ -1,12 +1,13 @@
 """Reads a topology file and checks what a schema cannot: references and duplicates across the file."""
 
 import difflib
+import reprlib
 from pathlib import Path
 from typing import Any
 
-import yaml
 from pydantic import ValidationError
 
+from netreduce.controller.topology import document
 from netreduce.controller.topology.addresses import derived_ip, derived_mac
 from netreduce.controller.topology.inventory import Attachment, Inventory, SwitchPort
 from netreduce.controller.topology.schema import (
@@ -32,27 +33,23 @@ class TopologyError(Exception):
 def load_topology(path: Path | str) -> Inventory:
     """Read and check a YAML file.  Raises TopologyError."""
     try:
-        text = Path(path).read_text(encoding="utf-8")
-    except OSError as error:
-        raise TopologyError(str(path), [f"cannot be read: {error.strerror}"]) from error
-    except UnicodeDecodeError as error:
-        raise TopologyError(str(path), ["is not UTF-8 text"]) from error
+        text = document.read_text(path)
+    except document.DocumentError as error:
+        raise TopologyError(str(path), [str(error)]) from error
     return parse_topology(text, str(path))
 
 
 def parse_topology(text: str, source: str = "topology") -> Inventory:
     """Check the text of a topology file; ``source`` is named in messages.  Raises TopologyError."""
     try:
-        document = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
-        raise TopologyError(source, [f"{where}not YAML: {getattr(error, 'problem', error)}"]) from error
-    if not isinstance(document, dict):
+        content = document.parse(text)
+    except document.DocumentError as error:
+        raise TopologyError(source, [str(error)]) from error
+    if not isinstance(content, dict):
         allowed = ", ".join(TopologySpec.model_fields)
         raise TopologyError(source, [f"must be a mapping with the keys {allowed}"])
     try:
-        spec = TopologySpec.model_validate(document)
+        spec = TopologySpec.model_validate(content)
     except ValidationError as error:
         raise TopologyError(source, [_explain(problem) for problem in error.errors()]) from error
     return _resolve(spec, source)
@@ -72,7 +69,15 @@ def _explain(problem: Any) -> str:
         case "value_error":
             return f"{path}: {problem['ctx']['error']}"
     message = problem["msg"][0].lower() + problem["msg"][1:]
-    return f"{path}: {message}, found {problem['input']!r}"
+    return f"{path}: {message}, found {_short(problem['input'])}"
+
+
+def _short(value: Any) -> str:
+    """For a message: a value may be huge, and with YAML's aliases far larger than its file."""
+    form = reprlib.Repr()
+    form.maxstring = form.maxother = form.maxlong = 80
+    form.maxlevel = 2
+    return form.repr(value)
 
 
 def _model_at(location: tuple) -> type[Strict]:

@@ -10,7 +10,11 @@ from netreduce.controller.topology.addresses import canonical_ip, canonical_mac
 MAX_PORT = 510
 """v1model ports have 9 bits and the last one, 511, means drop."""
 
+MAX_SOCKET_NAME = 107
+"""Bytes of sockaddr_un's path without the final NUL."""
+
 _RANGE = re.compile(r"(\d+)\s*-\s*(\d+)")
+_INTERFACE = re.compile(r"[^\s/:\0]{1,15}")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
 
 
@@ -44,6 +48,22 @@ def _port_set(value: Any) -> Any:
     return sorted(ports)
 
 
+def _socket_name(text: str) -> str:
+    name = text.removeprefix("@")
+    if not name or "\0" in name or len(text.encode()) > MAX_SOCKET_NAME:
+        raise ValueError(
+            f"{text!r} is not the name of a Unix socket; write a path, or @name for one without a file,"
+            f" at most {MAX_SOCKET_NAME} bytes"
+        )
+    return text
+
+
+def _interface_name(text: str) -> str:
+    if not _INTERFACE.fullmatch(text) or text in (".", ".."):
+        raise ValueError(f"{text!r} is not the name of a network interface; they have 1 to 15 characters")
+    return text
+
+
 Name = Annotated[str, AfterValidator(_name)]
 Mac = Annotated[str, AfterValidator(canonical_mac)]
 Ip = Annotated[str, AfterValidator(canonical_ip)]
@@ -73,7 +93,7 @@ class HostSpec(Strict):
     ip: Ip
     switch: str
     port: Port
-    veth: str | None = None
+    veth: Annotated[str, AfterValidator(_interface_name)] | None = None
 
 
 class AddressSpec(Strict):
@@ -87,7 +107,7 @@ class ShmPoolSpec(Strict):
     """A run of switch ports in shared memory; one is lent to each rank."""
 
     switch: str
-    socket: Annotated[str, Field(min_length=2, max_length=107)]
+    socket: Annotated[str, AfterValidator(_socket_name)]
     first_port: Port
     count: Annotated[int, Field(ge=1, le=MAX_PORT + 1)]
     addresses: list[AddressSpec] | None = None

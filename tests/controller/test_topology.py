@@ -68,6 +68,25 @@ REJECTED = {
     "not a mapping": ("- a", "must be a mapping with the keys switches, hosts, shm_pools, links"),
     "not YAML": ("switches: [", "line 1, column 12: not YAML"),
     "empty": ("", "must be a mapping"),
+    "key twice": (f"{S1}hosts: []\nswitches: []", "line 3, column 1: not YAML: the key 'switches' is there twice"),
+    "key twice inside": ("switches: [{name: a, name: b}]", "the key 'name' is there twice (first in line 1)"),
+    "impossible date": (f"{S1}x: 2020-13-45", "has a value that does not exist: month must be in 1..12"),
+    "number of 5000 digits": (f"{S1}x: {'9' * 5000}", "has a value that does not exist"),
+    "deep": ("[" * 5000, "is nested too deeply"),
+    "loopback IP": (hosts("", "ip: 127.0.0.1"), "is not the address of one host"),
+    "long interface": (hosts("", "veth: aaaaaaaaaaaaaaaa"), "is not the name of a network interface"),
+    "empty socket": (
+        f"{S1}shm_pools: [{{switch: s1, socket: '@', first_port: 1, count: 1}}]",
+        "'@' is not the name of a Unix socket",
+    ),
+    "socket with NUL": (
+        f'{S1}shm_pools: [{{switch: s1, socket: "@a\\0b", first_port: 1, count: 1}}]',
+        "is not the name of a Unix socket",
+    ),
+    "long socket": (
+        f"{S1}shm_pools: [{{switch: s1, socket: '@{'é' * 60}', first_port: 1, count: 1}}]",
+        "at most 107 bytes",
+    ),
     "no switches": ("hosts: []", "switches: is missing"),
     "empty switches": ("switches: []", "switches: list should have at least 1 item"),
     "misspelt key": (
@@ -176,3 +195,37 @@ def test_all_problems_are_reported_at_once():
 def test_a_file_that_is_not_there(tmp_path):
     with pytest.raises(TopologyError, match=r"absent\.yaml: cannot be read: No such file or directory"):
         load_topology(tmp_path / "absent.yaml")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"\x80\x81", "is not UTF-8 text"),
+        (b"#" * ((1 << 20) + 1), "is longer than 1048576 bytes"),
+        (b"switches: \0", "not YAML: unacceptable character"),
+    ],
+    ids=["binary", "too long", "NUL"],
+)
+def test_a_file_that_is_no_topology(tmp_path, content, message):
+    file = tmp_path / "net.yaml"
+    file.write_bytes(content)
+    with pytest.raises(TopologyError, match=message) as caught:
+        load_topology(file)
+    assert len(str(caught.value).splitlines()) == 1
+
+
+def test_a_directory_and_an_endless_file():
+    with pytest.raises(TopologyError, match="cannot be read: Is a directory"):
+        load_topology("/")
+    with pytest.raises(TopologyError, match="is longer than"):
+        load_topology("/dev/zero")
+
+
+def test_aliases_cannot_blow_up_a_message():
+    """Nine lists of nine lists …: two hundred bytes that stand for 3 * 10^9 values."""
+    lists = ["a: &a [x,x,x,x,x,x,x,x,x]"]
+    for name, inner in zip("bcdefghi", "abcdefgh", strict=True):
+        lists.append(f"{name}: &{name} [{','.join([f'*{inner}'] * 9)}]")
+    with pytest.raises(TopologyError) as caught:
+        parse_topology("\n".join([*lists, "switches: *i", "hosts: *i"]))
+    assert len(str(caught.value)) < 10_000
