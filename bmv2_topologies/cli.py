@@ -5,12 +5,15 @@ import sys
 from pathlib import Path
 
 import click
-from google.protobuf.json_format import MessageToDict
 from rich.console import Console
+
+from netreduce.p4.wire import MAX_RANKS, MAX_WINDOW
 
 
 @click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
-@click.option("--workers", type=int, default=2, show_default=True, help="Worker processes, 1 to 64.")
+@click.option(
+    "--workers", type=int, default=2, show_default=True, help=f"Worker processes, 1 to {MAX_RANKS}."
+)
 @click.option(
     "--transport",
     type=click.Choice(["shm", "udp"]),
@@ -27,8 +30,8 @@ from rich.console import Console
 )
 @click.option(
     "--window",
-    type=click.Choice(["1", "2", "4", "8", "16", "32", "64"]),
-    default="64",
+    type=click.Choice([str(1 << bit) for bit in range(MAX_WINDOW.bit_length())]),
+    default=str(MAX_WINDOW),
     show_default=True,
     help="Packets a rank may have outstanding.",
 )
@@ -39,7 +42,12 @@ from rich.console import Console
     metavar="SPEC",
     help="Seeded faults at the switch's ports, e.g. drop=0.01,duplicate=0.01,reorder=0.01,seed=7.",
 )
-@click.option("--summary", metavar="FILE", help="Write the controller's record of the jobs as JSON.")
+@click.option(
+    "--summary",
+    metavar="FILE",
+    type=click.Path(dir_okay=False, writable=True, path_type=Path),
+    help="Write the controller's record of the jobs, as `ctl jobs --all --json` shows it.",
+)
 @click.option("--quiet", is_flag=True, help="No summary on the terminal.")
 @click.argument("script")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
@@ -49,7 +57,7 @@ def run(
     precision: str,
     window: str,
     faults: tuple[str, ...],
-    summary: str | None,
+    summary: Path | None,
     quiet: bool,
     script: str,
     arguments: tuple[str, ...],
@@ -58,9 +66,12 @@ def run(
 
     The script is not edited: init_process_group("gloo") is enough.  The exit code is torchrun's.
     """
+    from netreduce.controller.cli.tables import plain
     from netreduce.topologies import launcher, reports
     from netreduce.topologies.processes import ServiceError
 
+    if summary and not summary.parent.is_dir():
+        raise click.UsageError(f"--summary {summary}: there is no folder {summary.parent}")
     options = launcher.RunOptions(
         script=script,
         arguments=arguments,
@@ -74,11 +85,13 @@ def run(
         result = launcher.run(options)
     except launcher.UsageError as error:
         raise click.UsageError(str(error)) from None
-    except (ServiceError, ConnectionError, OSError) as error:
+    except (ServiceError, OSError) as error:
         raise click.ClickException(str(error)) from None
     if summary:
-        record = [MessageToDict(job, preserving_proto_field_name=True) for job in result.jobs]
-        Path(summary).write_text(json.dumps(record, indent=2))
+        try:
+            summary.write_text(json.dumps([plain(job) for job in result.jobs], indent=2))
+        except OSError as error:
+            raise click.ClickException(f"--summary {summary}: {error.strerror}") from None
     if result.trouble:
         click.echo(f"netreduce: {result.trouble}", err=True)
     if not quiet:

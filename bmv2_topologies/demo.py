@@ -109,10 +109,17 @@ def problems(gloo: Metrics, switch: Metrics, result: launcher.RunResult) -> list
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="netreduce demo", description="Compare Gloo and the switch.")
-    parser.add_argument("--workers", type=int, default=4)
-    parser.add_argument("--epochs", type=int, default=12)
-    parser.add_argument("--transport", choices=["shm", "udp"], default="shm")
-    parser.add_argument("--plot", default="results/demo.png", metavar="FILE")
+    parser.add_argument("--workers", type=int, default=4, help="worker processes, 1 to 64 (default: 4)")
+    parser.add_argument(
+        "--epochs", type=int, default=12, help="passes over the training images (default: 12)"
+    )
+    parser.add_argument(
+        "--transport", choices=["shm", "udp"], default="shm", help="as for netreduce run (default: shm)"
+    )
+    parser.add_argument(
+        "--plot", default="results/demo.png", metavar="FILE",
+        help="where the picture of both runs goes (default: results/demo.png)",
+    )  # fmt: skip
     options = parser.parse_args()
     console = Console()
     with tempfile.TemporaryDirectory(prefix="netreduce-demo-") as folder:
@@ -137,7 +144,7 @@ def _compare(options: argparse.Namespace, folder: Path, console: Console) -> int
                 transport=options.transport,
             )
         )
-    except (launcher.UsageError, ServiceError, ConnectionError) as error:
+    except (launcher.UsageError, ServiceError, OSError) as error:
         console.print(str(error), style="bold red", markup=False)
         return 1
     if result.exit_code:

@@ -11,6 +11,7 @@ from types import TracebackType
 
 import yaml
 
+from netreduce.p4.wire import MAX_WINDOW
 from netreduce.topologies.processes import Service
 
 SWITCH_NAME = "s1"
@@ -37,7 +38,7 @@ class EmbeddedOptions:
     """Shared-memory ports, numbered from 1; each process group of each worker takes one."""
     hosts: Sequence[HostLink] = ()
     """Hosts on interfaces (needs root)."""
-    window: int = 64
+    window: int = MAX_WINDOW
     """Packets a rank may have outstanding."""
     faults: Sequence[str] = ()
     """Seeded faults of the switch's ports, in the words of ``netreduce switch --fault``."""

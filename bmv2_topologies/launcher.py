@@ -38,12 +38,12 @@ class RunOptions:
     arguments: Sequence[str] = ()
     """The script's own arguments."""
     workers: int = 2
-    """Worker processes, 1 to 64."""
+    """Worker processes, 1 to wire.MAX_RANKS."""
     transport: str = "shm"
     """``shm``: shared-memory ports, no root. ``udp``: a network namespace per worker and kernel sockets."""
     precision: int = 32
     """Lane width of float32, float16 and bfloat16, bits: 16, 32 or 64."""
-    window: int = 64
+    window: int = wire.MAX_WINDOW
     """Packets a rank may have outstanding."""
     faults: Sequence[str] = ()
     """Seeded faults of the switch's ports, as for ``netreduce switch --fault``."""
@@ -84,6 +84,7 @@ def run(options: RunOptions) -> RunResult:
     Raises:
         UsageError: see `check`.
         ServiceError: the switch or the controller does not start.
+        OSError: network namespaces cannot be made, or the controller does not say what it counted.
     """
     check(options)
     adopt_orphans()
@@ -101,6 +102,7 @@ def run(options: RunOptions) -> RunResult:
         except _Interrupted as interrupted:
             return RunResult(128 + interrupted.number, ())
         finally:
+            forwarder.end()
             end_descendants()
     return RunResult(code, jobs, trouble)
 
@@ -161,10 +163,15 @@ class _Interrupted(Exception):
 
 
 class _SignalForwarder:
-    """Sends the signals that reach this process on to the torchruns."""
+    """Sends the signals that reach this process on to the torchruns.
+
+    The first that comes before there are any raises _Interrupted. Those that come when everything is
+    being ended are only noted: that must not be cut short, and takes a bounded time.
+    """
 
     def __init__(self) -> None:
         self.received: int | None = None
+        self._ending = False
         self._processes: list[subprocess.Popen] = []
         self._previous: dict[int, object] = {}
 
@@ -180,10 +187,16 @@ class _SignalForwarder:
     def attach(self, processes: list[subprocess.Popen]) -> None:
         self._processes = processes
 
+    def end(self) -> None:
+        """The torchruns are over, or never were."""
+        self._ending = True
+        self._processes = []
+
     def _handle(self, number: int, _frame: object) -> None:
         again = self.received is not None
         self.received = number
-        if not self._processes:
+        if not self._processes and not self._ending:
+            self._ending = True
             raise _Interrupted(number)
         for process in self._processes:
             if process.poll() is None:
@@ -218,7 +231,7 @@ def _run_all(commands: Sequence[_Command], forwarder: _SignalForwarder) -> int:
             if code and not first_failure:
                 first_failure = 128 - code if code < 0 else code
                 _end(running)
-    forwarder.attach([])
+    forwarder.end()
     if forwarder.received is not None:
         return 128 + forwarder.received
     return first_failure

@@ -10,6 +10,8 @@ import json
 import os
 import signal
 import sys
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 from pyroute2 import Ethtool, IPRoute
@@ -36,16 +38,18 @@ def configure(routes: IPRoute, settings: dict[str, Any]) -> None:
     """
     index = routes.link_lookup(ifname=settings["interface"])[0]
     routes.link("set", index=index, ifname=settings["name"], address=settings["mac"], mtu=settings["mtu"])
-    try:
-        with open(f"/proc/sys/net/ipv6/conf/{settings['name']}/disable_ipv6", "w") as ipv6:
-            ipv6.write("1")
-    except FileNotFoundError:
-        pass  # a kernel without IPv6
+    disable_ipv6(settings["name"])
     switch_off_offloads(settings["name"])
     routes.addr("add", index=index, address=settings["ip"], prefixlen=16)
     routes.link("set", index=index, state="up")
     for ip, mac in settings["neighbours"]:
         routes.neigh("replace", dst=ip, lladdr=mac, ifindex=index, state=0x80)  # NUD_PERMANENT
+
+
+def disable_ipv6(interface: str) -> None:
+    """Keeps router solicitations and the like off the switch's ports."""
+    with suppress(FileNotFoundError):  # a kernel without IPv6
+        Path(f"/proc/sys/net/ipv6/conf/{interface}/disable_ipv6").write_text("1")
 
 
 def switch_off_offloads(interface: str) -> None:

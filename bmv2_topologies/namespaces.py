@@ -5,25 +5,31 @@ last of them, taking its link along, even if everything is killed with SIGKILL.
 """
 
 import json
-import os
 import secrets
 import subprocess
 import sys
-import time
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from types import TracebackType
 
 from pyroute2 import IPRoute
+from pyroute2.netlink.exceptions import NetlinkError
 
+from netreduce.p4.wire import (
+    BLOCK_BYTES,
+    IPV4_HEADER_BYTES,
+    MAX_BLOCKS,
+    NR_HEADER_BYTES,
+    UDP_HEADER_BYTES,
+)
 from netreduce.topologies.embedded import HostLink
+from netreduce.topologies.namespace_keeper import configure, disable_ipv6
 from netreduce.topologies.processes import die_with_parent
 
-MTU = 4200
-"""Room for the largest packet: 4096 bytes of blocks and 44 of headers."""
+MTU = IPV4_HEADER_BYTES + UDP_HEADER_BYTES + NR_HEADER_BYTES + MAX_BLOCKS * BLOCK_BYTES
+"""The largest packet's length."""
 SUBNET = "10.78"
 CONTROLLER_HOST = "controller"
-START_TIMEOUT_S = 30.0
 
 
 def host_ip(number: int) -> str:
@@ -75,6 +81,9 @@ class HostNamespaces:
                 for number in range(1, self._count + 1):
                     self._add_host(routes, number)
                 self._add_controller_link(routes, self._count + 1)
+        except NetlinkError as error:
+            self._cleanup.close()
+            raise OSError(error.code, f"the workers' network namespaces cannot be set up: {error}") from error
         except BaseException:
             self._cleanup.close()
             raise
@@ -95,7 +104,7 @@ class HostNamespaces:
         self._cleanup.callback(_delete_link, switch_end)
         index = routes.link_lookup(ifname=switch_end)[0]
         routes.link("set", index=index, mtu=MTU, state="up")
-        _disable_ipv6(switch_end)
+        disable_ipv6(switch_end)
         return switch_end, host_end
 
     def _add_host(self, routes: IPRoute, number: int) -> None:
@@ -134,8 +143,6 @@ class HostNamespaces:
         self.links.append(HostLink(name, number, switch_end, host_mac(number), host_ip(number)))
 
     def _add_controller_link(self, routes: IPRoute, port: int) -> None:
-        from netreduce.topologies.namespace_keeper import configure
-
         switch_end, host_end = self._link(routes, port)
         configure(
             routes,
@@ -152,12 +159,10 @@ class HostNamespaces:
 
 
 def _expect(keeper: subprocess.Popen, word: str, name: str) -> None:
-    """Waits for the keeper's line `word`."""
+    """Waits for the keeper's line `word`; its exit ends that too, and it has an alarm."""
     assert keeper.stdout is not None
-    deadline = time.monotonic() + START_TIMEOUT_S
-    os.set_blocking(keeper.stdout.fileno(), True)
-    line = keeper.stdout.readline().strip()  # ends at the keeper's exit at the latest: it has an alarm
-    if line != word or time.monotonic() > deadline:
+    line = keeper.stdout.readline().strip()
+    if line != word:
         raise OSError(f"network namespace of host {name}: expected {word!r}, got {line or 'its exit'!r}")
 
 
@@ -180,12 +185,3 @@ def _delete_link(name: str) -> None:
     with IPRoute() as routes:
         for index in routes.link_lookup(ifname=name):
             routes.link("del", index=index)
-
-
-def _disable_ipv6(name: str) -> None:
-    """Keeps router solicitations and the like off the switch's ports."""
-    try:
-        with open(f"/proc/sys/net/ipv6/conf/{name}/disable_ipv6", "w") as setting:
-            setting.write("1")
-    except FileNotFoundError:
-        pass  # a kernel without IPv6

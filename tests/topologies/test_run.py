@@ -11,6 +11,8 @@ from pathlib import Path
 import psutil
 import pytest
 
+from netreduce.topologies.launcher import _Interrupted, _SignalForwarder
+
 HERE = Path(__file__).parent
 NETREDUCE = [sys.executable, "-m", "netreduce.controller.cli.main"]
 TIMEOUT = 110
@@ -51,7 +53,7 @@ def reduce_many(folder: Path, workers: int, *options: str) -> tuple[list[dict], 
 
 
 def packets(jobs: list[dict], cause: str) -> int:
-    return sum(int(job.get("switch_counters", {}).get(cause, 0)) for job in jobs)
+    return sum(job["switch_counters"][cause] for job in jobs)
 
 
 @pytest.mark.parametrize("workers", [2, 3, 4, 8])
@@ -104,7 +106,7 @@ def test_precisions_run(tmp_path: Path, precision: str) -> None:
     summary = tmp_path / "summary.json"
     code, output = run("--workers", "2", "--precision", precision, "--summary", str(summary), str(script))
     assert code == 0, output
-    lanes = {s["lane_bits"] for job in json.loads(summary.read_text()) for s in job.get("streams", [])}
+    lanes = {s["lane_bits"] for job in json.loads(summary.read_text()) for s in job["streams"]}
     assert int(precision) in lanes
 
 
@@ -119,6 +121,8 @@ def test_precisions_run(tmp_path: Path, precision: str) -> None:
         (["--workers", "65", __file__], "1 to 64"),
         (["--precision", "31", __file__], "'16', '32', '64'"),
         (["--fault", "drop=2", "--workers", "2", __file__], "drop"),
+        (["--summary", "no-such-folder/jobs.json", __file__], "there is no folder no-such-folder"),
+        (["--summary", str(HERE), __file__], "is a directory"),
     ],
 )
 def test_bad_arguments_are_explained(arguments: list[str], words: str) -> None:
@@ -200,6 +204,31 @@ def test_signals_to_the_launcher_end_everything(tmp_path: Path, number: signal.S
     assert process.returncode == 128 + number, output
     assert_gone(members)
     assert_no_sockets(process)
+
+
+def test_a_signal_while_the_switch_starts_ends_everything(tmp_path: Path) -> None:
+    process = waiting_run(tmp_path)
+    deadline = time.monotonic() + 60
+    while not (members := family(process)) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    output, _ = process.communicate(timeout=60)
+    assert process.returncode == 128 + signal.SIGINT, output
+    assert "Traceback" not in output
+    assert_gone(members)
+    assert_no_sockets(process)
+
+
+def test_signals_do_not_cut_the_end_short() -> None:
+    with _SignalForwarder() as forwarder:
+        with pytest.raises(_Interrupted):
+            signal.raise_signal(signal.SIGTERM)
+        signal.raise_signal(signal.SIGINT)
+        assert forwarder.received == signal.SIGINT
+    with _SignalForwarder() as forwarder:
+        forwarder.end()
+        signal.raise_signal(signal.SIGTERM)
+        assert forwarder.received == signal.SIGTERM
 
 
 def test_killed_worker_ends_the_run_with_its_name(tmp_path: Path) -> None:
