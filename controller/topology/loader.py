@@ -152,9 +152,7 @@ def _known_switch(name: str, path: str, switches: dict[str, SwitchSpec], claims:
     return False
 
 
-def _check_port(
-    number: int, path: str, switch: SwitchSpec, where: dict[str, str], claims: _Claims
-) -> None:
+def _check_port(number: int, path: str, switch: SwitchSpec, where: dict[str, str], claims: _Claims) -> None:
     if switch.ports is not None and number not in switch.ports:
         claims.problems.append(
             f"{path}: switch {switch.name} has no port {number}; {where[switch.name]}.ports lists its ports"

@@ -41,7 +41,7 @@ def _port_set(value: Any) -> Any:
         elif isinstance(item, int) and not isinstance(item, bool):
             first = last = item
         else:
-            raise ValueError(f"{item!r} is not a port or range of ports; write 3 or \"4-7\"")
+            raise ValueError(f'{item!r} is not a port or range of ports; write 3 or "4-7"')
         if not 0 <= first <= last <= MAX_PORT:
             raise ValueError(f"ports are 0 to {MAX_PORT}, smaller number first; found {item!r}")
         ports.update(range(first, last + 1))
