@@ -4,6 +4,8 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN     = $(VENV)/bin
 STAMP   = $(VENV)/.installed
+# PyTorch's own index: PyPI's build for x86-64 Linux brings gigabytes of CUDA along.
+TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
 
 .PHONY: help setup demo test lint p4 wire proto clean
 
@@ -16,8 +18,8 @@ $(VENV)/.dependencies: constraints.txt requirements.txt
 	@command -v $(PYTHON) >/dev/null || { echo "netreduce: $(PYTHON) not found; install Python 3.11 or set PYTHON=" >&2; exit 1; }
 	@command -v g++ >/dev/null && command -v gcc >/dev/null || { echo "netreduce: gcc and g++ are needed; on Debian: apt-get install build-essential" >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt torch==2.13.0
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -r requirements.txt
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt --extra-index-url $(TORCH_INDEX) --no-deps torch
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -r requirements.txt torch
 	@touch $@
 
 NATIVE = setup.py pyproject.toml softswitch/csrc/shm_port.h $(shell find host_agent/csrc -name '*.h' -o -name '*.cc')
@@ -35,7 +37,7 @@ test: setup  ## Run the whole test suite
 lint: setup  ## Check style
 	$(BIN)/ruff check .
 
-p4:  ## Recompile the P4 program (needs p4c on PATH)
+p4: setup  ## Recompile the P4 program (needs p4c on PATH)
 	$(BIN)/python -m netreduce.p4.compile
 
 wire: setup  ## Regenerate the P4 and C++ wire constants from p4src/wire.py
@@ -45,4 +47,4 @@ proto: setup  ## Regenerate the gRPC code from controller/api/job_service.proto
 	$(BIN)/python -m netreduce.controller.api.generate
 
 clean:  ## Remove what the other targets made
-	rm -rf $(VENV) build *.egg-info host_agent/*.so
+	rm -rf $(VENV) build *.egg-info host_agent/*.so results .pytest_cache .hypothesis .ruff_cache
