@@ -51,11 +51,11 @@ int main() {
       // Offset 58: behind the headers of a frame.
       const double encode = gigabytes_per_second(bytes, [&] {
         for (uint32_t p = 0; p < kPackets; ++p)
-          kernel.encode(data + p * packet_bytes, lanes, packets.data() + p * 4160 + 58, lanes, scale);
+          kernel.encode(data + p * packet_bytes, lanes, packets.data() + p * 4160 + 58, lanes, scale, 1);
       });
       const double decode = gigabytes_per_second(bytes, [&] {
         for (uint32_t p = 0; p < kPackets; ++p)
-          kernel.decode(packets.data() + p * 4160 + 58, lanes, data + p * packet_bytes, lanes, scale);
+          kernel.decode(packets.data() + p * 4160 + 58, lanes, data + p * packet_bytes, lanes, scale, 1);
       });
       if (kernel.magnitude != nullptr)
         std::printf("%-9s %5u  %9.1f", name(dtype), lane_bits,

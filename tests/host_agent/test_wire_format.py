@@ -12,7 +12,6 @@ import pytest
 from netreduce.host_agent._datapath import Call, DType, IntegrityError, MismatchError, ReduceOp
 
 MASK64 = (1 << 64) - 1
-MARKER = 0x9E3779B97F4A7C15
 
 
 def call(array: np.ndarray, **changes: object) -> Call:
@@ -33,6 +32,17 @@ def weights(lane_bits: int) -> list[list[int]]:
             row.append(((z ^ z >> 31) | 1) & ((1 << lane_bits) - 1))
         rows.append(row)
     return rows
+
+
+def mixed(*parts: int) -> int:
+    """The hash of docs/protocol.md."""
+    h = 0
+    for part in parts:
+        h = (h + 0x9E3779B97F4A7C15 + part) & MASK64
+        h = ((h ^ h >> 33) * 0xFF51AFD7ED558CCD) & MASK64
+        h = ((h ^ h >> 33) * 0xC4CEB9FE1A85EC53) & MASK64
+        h ^= h >> 33
+    return h
 
 
 def lanes(payload: bytes, lane_bits: int) -> list[int]:
@@ -65,6 +75,13 @@ def test_prelude_of_many_messages_is_cut_wherever_a_packet_ends() -> None:
 def test_integers_send_no_exponents() -> None:
     payload = call(np.arange(100_000, dtype=np.int32)).pack_prelude(0)
     assert len(payload) == 256 and not any(payload[28:])
+
+
+def test_prelude_fingerprint() -> None:
+    c = call(np.zeros(7, np.int64), lane_bits=64, number=5, op=ReduceOp.AVG, max_blocks=4)
+    payload = c.pack_prelude(0)
+    int64, average = 7, 1
+    assert struct.unpack_from("!Q", payload) == (mixed(5, int64, 7, average, 64, 4, 3, 0),)
 
 
 def test_non_finite_flag() -> None:
@@ -112,15 +129,18 @@ def test_data_message_fields(lane_bits: int, max_blocks: int) -> None:
     packets = [lanes(c.pack_data(i), lane_bits) for i in range(c.data_packets)]
     assert [len(p) for p in packets] == [packet_lanes] * 3 + [256 * 8 // lane_bits]
 
-    # E = 1 for a largest magnitude of 1.0, and F = L - 1 for a single rank.
+    # E = 1 for a largest magnitude of 1.0, whose biased exponent is 127, and F = L - 1 for a single rank.
+    float32 = total = 0
+    seed = (1, float32, len(array), total, lane_bits, max_blocks, 1, MASK64, 0, 127)
     trailer = 4 if lane_bits == 16 else 2
-    checksums = [0] * (trailer - 1)
+    checksums = [mixed(*seed, 16 + c) for c in range(trailer - 1)]
     for p, packet in enumerate(packets):
+        packet[0] = (packet[0] - (mixed(*seed, p) | 1)) % modulus
         for row, w in enumerate(weights(lane_bits)):
             covered = packet[: -(trailer - 1)] if p == 3 else packet
             checksums[row] += (2 * p + 1) * sum(a * b for a, b in zip(w, covered, strict=False))
-        packet[0] = (packet[0] - MARKER) % modulus
-    assert packets[3][-trailer:] == [1, *(s % modulus for s in checksums)]
+    count = 1 | 1 << lane_bits // 2  # the exponent is this rank's own
+    assert packets[3][-trailer:] == [count, *(s % modulus for s in checksums)]
     assert packets[3][5:-trailer] == [0] * (len(packets[3]) - 5 - trailer)
     sent = [lane for packet in packets for lane in packet][: len(array)]
     limit = (modulus >> 1) - 1

@@ -31,20 +31,23 @@ class DataTransfer : public Transfer {
 
  private:
   struct Message {
-    uint16_t biased_exponent;
+    uint16_t biased_exponent = 0;
+    bool exponent_is_own = false;  // this rank has an element of that exponent
     uint8_t packed = 0;    // packets that have been packed; they come in order
     uint8_t unpacked = 0;  // packets whose results have come
-    Checksums sent{};      // over the packets packed so far
-    Checksums received{};  // over the results so far
-    Checksums expected{};  // from the trailer of the result
-    uint64_t contributors = 0;
+    Checksums sent{};        // over the packets packed so far
+    Checksums received{};    // over the results so far
+    Checksums expected{};    // from the trailer of the result
+    uint64_t contributors = 0;  // the result's count lane
   };
 
   Scale scale(const Message& message) const;
+  Identity identity(uint64_t message) const;
   uint32_t trailer(const DataPacket& p) const { return p.lanes - layout_.trailer_lanes(); }
   void verify(const DataPacket& p, const Message& message, uint32_t first_k) const;
 
   const CallContext context_;
+  const uint64_t fingerprint_;
   char* const data_;
   const size_t element_size_;
   const DataLayout& layout_;

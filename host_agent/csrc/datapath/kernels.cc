@@ -120,7 +120,8 @@ inline double decode_subnormal(uint64_t lane, const Scale& scale) {
 // --- one packet ---------------------------------------------------------------------------------------
 
 template <typename Element, typename Lane>
-Checksums encode(const void* elements, uint32_t count, uint8_t* out, uint32_t lanes, const Scale& scale_in) {
+Checksums encode(const void* elements, uint32_t count, uint8_t* out, uint32_t lanes, const Scale& scale_in,
+                 uint64_t marker) {
   constexpr uint32_t kChecksums = LaneTraits<Lane>::kChecksums;
   const auto* __restrict x = static_cast<const Element*>(elements);
   auto* __restrict lane = reinterpret_cast<Unaligned<Lane>*>(out);
@@ -136,16 +137,15 @@ Checksums encode(const void* elements, uint32_t count, uint8_t* out, uint32_t la
   }
   std::memset(out + count * sizeof(Lane), 0, (lanes - count) * sizeof(Lane));
 
-  constexpr Lane kMarker = LaneTraits<Lane>::kMarker;
-  store_big<Lane>(out, static_cast<Lane>(load_big<Lane>(out) + kMarker));
+  store_big<Lane>(out, static_cast<Lane>(load_big<Lane>(out) + marker));
   Checksums result{};
-  for (uint32_t c = 0; c < kChecksums; ++c)
-    result[c] = static_cast<Lane>(sums[c] + static_cast<uint64_t>(weight[c][0]) * kMarker);
+  std::copy(std::begin(sums), std::end(sums), result.begin());
   return result;
 }
 
 template <typename Element, typename Lane, bool kDivide>
-Checksums decode_loop(const uint8_t* in, uint32_t lanes, void* elements, uint32_t count, const Scale& scale_in) {
+Checksums decode_loop(const uint8_t* in, uint32_t lanes, void* elements, uint32_t count, const Scale& scale_in,
+                      uint64_t marker) {
   constexpr uint32_t kChecksums = LaneTraits<Lane>::kChecksums;
   const auto* __restrict lane = reinterpret_cast<const Unaligned<Lane>*>(in);
   auto* __restrict x = static_cast<Element*>(elements);
@@ -164,17 +164,15 @@ Checksums decode_loop(const uint8_t* in, uint32_t lanes, void* elements, uint32_
     for (uint32_t c = 0; c < kChecksums; ++c)
       sums[c] = static_cast<Lane>(sums[c] + static_cast<uint64_t>(weight[c][j]) * q);
   }
-  if (count != 0) {  // without the markers of all ranks
-    const auto markers = static_cast<Lane>(uint64_t{scale.world_size} * LaneTraits<Lane>::kMarker);
-    decode_element<Element, Lane, kDivide>(static_cast<Lane>(load_big<Lane>(in) - markers), scale, x[0]);
-  }
+  const uint64_t markers = scale.world_size * marker;  // of all ranks
+  const auto first = static_cast<Lane>(load_big<Lane>(in) - markers);
+  for (uint32_t c = 0; c < kChecksums; ++c)
+    sums[c] = static_cast<Lane>(sums[c] - static_cast<uint64_t>(weight[c][0]) * markers);
+  if (count != 0) decode_element<Element, Lane, kDivide>(first, scale, x[0]);
   if constexpr (std::is_same_v<Element, double>) {
     if (scale.subnormal_result) {
-      for (uint32_t j = 0; j < count; ++j) {
-        Lane q = load_big<Lane>(in + j * sizeof(Lane));
-        if (j == 0) q -= uint64_t{scale.world_size} * LaneTraits<Lane>::kMarker;
-        x[j] = decode_subnormal(q, scale);
-      }
+      for (uint32_t j = 0; j < count; ++j)
+        x[j] = decode_subnormal(j == 0 ? first : load_big<Lane>(in + j * sizeof(Lane)), scale);
     }
   }
   Checksums result{};
@@ -183,11 +181,12 @@ Checksums decode_loop(const uint8_t* in, uint32_t lanes, void* elements, uint32_
 }
 
 template <typename Element, typename Lane>
-Checksums decode(const uint8_t* in, uint32_t lanes, void* elements, uint32_t count, const Scale& scale) {
+Checksums decode(const uint8_t* in, uint32_t lanes, void* elements, uint32_t count, const Scale& scale,
+                 uint64_t marker) {
   // Floats divide only by what is not a power of two; that is in the scale already.
   const bool divide = scale.op == ReduceOp::kAvg && (!kIsFloat<Element> || scale.divisor != 1);
-  return divide ? decode_loop<Element, Lane, true>(in, lanes, elements, count, scale)
-                : decode_loop<Element, Lane, false>(in, lanes, elements, count, scale);
+  return divide ? decode_loop<Element, Lane, true>(in, lanes, elements, count, scale, marker)
+                : decode_loop<Element, Lane, false>(in, lanes, elements, count, scale, marker);
 }
 
 template <typename Element, typename Lane>

@@ -18,12 +18,14 @@ struct Magnitude {
 struct Kernels {
   // Floats only; null for integers.
   Magnitude (*magnitude)(const void* elements, uint64_t count);
-  // Encodes `count` elements into the first of `lanes` lanes, zeroes the others, adds the marker to lane 0,
-  // and returns the packet's weighted sums.
-  Checksums (*encode)(const void* elements, uint32_t count, uint8_t* out, uint32_t lanes, const Scale& scale);
+  // Encodes `count` elements into the first of `lanes` lanes, zeroes the others, adds `marker` to lane 0,
+  // and returns the packet's weighted sums, without the marker.
+  Checksums (*encode)(const void* elements, uint32_t count, uint8_t* out, uint32_t lanes, const Scale& scale,
+                      uint64_t marker);
   // Decodes `count` elements out of a summed packet; returns the weighted sums of its first `lanes` lanes
-  // (all but the trailer's checksums).
-  Checksums (*decode)(const uint8_t* in, uint32_t lanes, void* elements, uint32_t count, const Scale& scale);
+  // (all but the trailer's checksums), without all ranks' markers.
+  Checksums (*decode)(const uint8_t* in, uint32_t lanes, void* elements, uint32_t count, const Scale& scale,
+                      uint64_t marker);
 };
 
 // Throws std::invalid_argument when the dtype does not travel in lanes of that width.

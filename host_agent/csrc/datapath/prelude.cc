@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "datapath/byte_order.h"
+#include "datapath/checksum.h"
 #include "datapath/error.h"
 #include "datapath/kernels.h"
 
@@ -13,13 +14,6 @@ namespace {
 constexpr uint32_t kFingerprint = 0, kComplement = 8, kParticipants = 16, kFlags = 24;
 constexpr uint32_t kNonFiniteFlag = 1;
 
-// The finaliser of MurmurHash3, a bijection that spreads every input bit.
-uint64_t mix(uint64_t h) {
-  h = (h ^ (h >> 33)) * UINT64_C(0xff51afd7ed558ccd);
-  h = (h ^ (h >> 33)) * UINT64_C(0xc4ceb9fe1a85ec53);
-  return h ^ (h >> 33);
-}
-
 }  // namespace
 
 uint64_t fingerprint(const CallContext& context, uint64_t prelude_packet) {
@@ -27,7 +21,7 @@ uint64_t fingerprint(const CallContext& context, uint64_t prelude_packet) {
   for (uint64_t part : {context.call.number, static_cast<uint64_t>(context.call.dtype), context.call.count,
                         static_cast<uint64_t>(context.call.op), uint64_t{context.lane_bits},
                         uint64_t{context.max_blocks}, uint64_t{context.world_size}, prelude_packet})
-    h = mix(h + UINT64_C(0x9E3779B97F4A7C15) + part);
+    h = mix_in(h, part);
   return h;
 }
 
@@ -50,6 +44,19 @@ Prelude::Prelude(const CallContext& context, const void* data, const DataLayout&
   bitmaps_.resize(layout.messages() * bitmap_bytes_);
 }
 
+// The bitmaps follow each other regardless of packets.
+template <typename Body>
+void Prelude::for_each_own_exponent(uint64_t packet, Body body) const {
+  if (bitmap_bytes_ == 0) return;
+  const uint64_t begin = layout_.first_byte(packet), end = begin + layout_.bytes(packet);
+  for (uint64_t message = begin / bitmap_bytes_; message * bitmap_bytes_ < end; ++message) {
+    const uint32_t exponent = own_exponents_[message];
+    const uint64_t byte = message * bitmap_bytes_ + exponent / 8;
+    if (byte >= begin && byte < end)
+      body(PreludeLayout::kHeaderBytes + (byte - begin), static_cast<uint8_t>(0x80u >> exponent % 8));
+  }
+}
+
 void Prelude::pack(uint64_t packet, uint8_t* blocks) {
   std::memset(blocks, 0, layout_.blocks(packet) * wire::BLOCK_BYTES);
   const uint64_t f = fingerprint(context_, packet);
@@ -57,16 +64,7 @@ void Prelude::pack(uint64_t packet, uint8_t* blocks) {
   store_big<uint64_t>(blocks + kComplement, ~f);
   store_big<uint64_t>(blocks + kParticipants, uint64_t{1} << context_.rank);
   store_big<uint32_t>(blocks + kFlags, finite_ ? 0 : kNonFiniteFlag);
-  if (bitmap_bytes_ == 0) return;
-
-  // The bitmaps follow each other regardless of packets: set the one bit of each that lies in this piece.
-  const uint64_t begin = layout_.first_byte(packet), end = begin + layout_.bytes(packet);
-  for (uint64_t message = begin / bitmap_bytes_; message * bitmap_bytes_ < end; ++message) {
-    const uint32_t exponent = own_exponents_[message];
-    const uint64_t byte = message * bitmap_bytes_ + exponent / 8;
-    if (byte >= begin && byte < end)
-      blocks[PreludeLayout::kHeaderBytes + (byte - begin)] = static_cast<uint8_t>(0x80u >> exponent % 8);
-  }
+  for_each_own_exponent(packet, [&](uint64_t at, uint8_t bits) { blocks[at] = bits; });
 }
 
 void Prelude::unpack(uint64_t packet, const uint8_t* blocks, uint32_t block_count, uint32_t k) {
@@ -82,7 +80,13 @@ void Prelude::unpack(uint64_t packet, const uint8_t* blocks, uint32_t block_coun
   if (participants != all)
     throw IntegrityError(cat("the prelude result for k ", k, " has participants 0x", std::hex, participants,
                              " instead of 0x", all));
-  if (load_big<uint32_t>(blocks + kFlags) & kNonFiniteFlag) all_finite_ = false;
+  bool complete = true;
+  const bool finite = (load_big<uint32_t>(blocks + kFlags) & kNonFiniteFlag) == 0;
+  if (finite && !finite_) complete = false;
+  for_each_own_exponent(packet, [&](uint64_t at, uint8_t bits) { complete &= (blocks[at] & bits) != 0; });
+  if (!complete)
+    throw IntegrityError(cat("the prelude result for k ", k, " lacks what this rank itself has sent"));
+  all_finite_ &= finite;
   if (bitmap_bytes_ != 0)
     std::memcpy(bitmaps_.data() + layout_.first_byte(packet), blocks + PreludeLayout::kHeaderBytes,
                 layout_.bytes(packet));

@@ -33,8 +33,8 @@ class Prelude : public Transfer {
   uint64_t packets() const override { return layout_.packets(); }
   uint32_t blocks(uint64_t packet) const override { return layout_.blocks(packet); }
   void pack(uint64_t packet, uint8_t* blocks) override;
-  // Throws MismatchError when the ranks' calls differ, IntegrityError when some rank's packet is missing
-  // from the result.
+  // Throws MismatchError when the ranks' calls differ, IntegrityError when some rank's packet, or anything
+  // that this rank sent, is missing from the result. What no rank sent is found by the data messages.
   void unpack(uint64_t packet, const uint8_t* blocks, uint32_t block_count, uint32_t k) override;
   bool accepts_any_length() const override { return true; }
 
@@ -42,8 +42,14 @@ class Prelude : public Transfer {
   bool all_finite() const { return all_finite_; }
   // Largest biased exponent of a message on any rank; 0 for integers.
   uint32_t biased_exponent(uint64_t message) const;
+  // The same on this rank alone.
+  uint32_t own_exponent(uint64_t message) const { return bitmap_bytes_ == 0 ? 0 : own_exponents_[message]; }
 
  private:
+  // Calls body(byte of the payload, its bits) for each exponent of this rank that lies in a packet.
+  template <typename Body>
+  void for_each_own_exponent(uint64_t packet, Body body) const;
+
   CallContext context_;
   uint32_t bitmap_bytes_;
   PreludeLayout layout_;

@@ -55,12 +55,12 @@ int main() {
           for (ReduceOp op : {ReduceOp::kSum, ReduceOp::kAvg}) {
             const Scale scale = make_scale(dtype, lane_bits, n, op, exponent);
             std::vector<uint8_t> packet(4096);
-            const Checksums sent = kernel.encode(bytes, count, packet.data(), lanes, scale);
+            const Checksums sent = kernel.encode(bytes, count, packet.data(), lanes, scale, next_random());
             feed(packet.data(), packet.size());
             feed(sent.data(), sizeof sent);
             for (auto& byte : packet) byte = static_cast<uint8_t>(next_random());
             std::vector<uint64_t> decoded(lanes);
-            const Checksums received = kernel.decode(packet.data(), lanes, decoded.data(), count, scale);
+            const Checksums received = kernel.decode(packet.data(), lanes, decoded.data(), count, scale, next_random());
             feed(decoded.data(), count * size);
             feed(received.data(), sizeof received);
           }
