@@ -78,7 +78,7 @@ def _function(*arguments: type) -> type:
 
 
 class PipelineOps(Structure):
-    """``ssw_pipeline_ops``, field by field."""
+    """The C structure ``ssw_pipeline_ops``, field by field."""
 
     _fields_ = [
         ("abi", c_uint32),

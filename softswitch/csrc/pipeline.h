@@ -1,7 +1,7 @@
 /* The interface between a compiled P4 pipeline and the switch that hosts it.
  *
  * The translator (softswitch/translator) turns one BMv2 JSON program into C that implements this
- * interface; the compiled shared object exports one symbol, `ssw_pipeline_ops`.  The switch core
+ * interface; the compiled shared object exports one symbol, `ssw_pipeline_ops_v1`.  The switch core
  * (softswitch/csrc/core) owns ports, queues, faults and time, and knows the pipeline only through
  * this table.  The Python side drives the table functions through ctypes.
  *
@@ -32,6 +32,8 @@ enum ssw_status {
   SSW_ECONST = -6   /* the table or default action is const */
 };
 
+enum ssw_log_level { SSW_LOG_ERROR = 0, SSW_LOG_WARNING = 1, SSW_LOG_INFO = 2, SSW_LOG_DEBUG = 3 };
+
 typedef struct ssw_pipeline ssw_pipeline; /* one running instance */
 
 /* What a pipeline may ask of its host.  Pointers passed to `transmit` are valid during the call
@@ -40,7 +42,7 @@ typedef struct ssw_host {
   void *context;
   void (*transmit)(void *context, uint32_t port, const uint8_t *frame, uint32_t length);
   void (*digest)(void *context, uint32_t digest_id, const uint8_t *data, uint32_t length);
-  void (*log)(void *context, int level, const char *message);
+  void (*log)(void *context, int level, const char *message); /* level: enum ssw_log_level */
   uint64_t (*now_us)(void *context); /* microseconds since the switch started */
 } ssw_host;
 

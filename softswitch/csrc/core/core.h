@@ -29,7 +29,6 @@ typedef struct ssw_program ssw_program;
 
 enum ssw_port_kind { SSW_PORT_NONE = 0, SSW_PORT_SHM = 1, SSW_PORT_INTERFACE = 2, SSW_PORT_CPU = 3 };
 enum ssw_direction { SSW_IN = 1, SSW_OUT = 2 };
-enum ssw_log_level { SSW_LOG_ERROR = 0, SSW_LOG_WARNING = 1, SSW_LOG_INFO = 2, SSW_LOG_DEBUG = 3 };
 
 /* Faults of one port and direction.  Whether frame number s (counted from 0 since the port was
  * plugged in) is dropped, duplicated or held back depends on (seed, port, direction, s) alone. */

@@ -88,6 +88,4 @@ SSW_INLINE uint64_t ssw_now(const ssw_pipeline *pl) {
 /* Calls host->log with a formatted message; `arguments` replace the {} of v1model's log_msg. */
 void ssw_log(const ssw_pipeline *, int level, const char *format, const uint64_t *arguments, unsigned count);
 
-enum ssw_log_level { SSW_LOG_ERROR = 0, SSW_LOG_WARNING = 1, SSW_LOG_INFO = 2 };
-
 #endif
