@@ -9,6 +9,8 @@ from collections.abc import Iterator
 import psutil
 import pytest
 
+from netreduce.p4.compile import COMPILER
+
 PATIENCE_S = 10.0
 
 
@@ -17,7 +19,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     reasons = {
         "root": None if os.geteuid() == 0 else "needs root (network namespaces, AF_PACKET)",
         "bmv2": None if shutil.which("simple_switch_grpc") else "simple_switch_grpc is not on PATH",
-        "p4c": None if shutil.which("p4c") or shutil.which("p4c-bm2-ss") else "p4c is not on PATH",
+        "p4c": None if shutil.which(COMPILER) else f"{COMPILER} is not on PATH",
     }
     for item in items:
         for marker, reason in reasons.items():

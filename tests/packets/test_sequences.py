@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from netreduce.p4 import wire
-from netreduce.p4.wire import Op
+from netreduce.p4.wire import Cause, Op
 from packets.frames import lanes, other_traffic
 from packets.jobs import Job
 from packets.targets import PORTS, Target
@@ -93,6 +93,19 @@ def test_random_sequences(shared_switch: Twin, start: int, lane_bits: int, seque
         job = jobs[step.job]
         port = step.port or job.port(step.rank % job.ranks)
         shared_switch.send(port, frame_of(job, step, start))
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(start=st.integers(0, 2**32 - 1), rounds=st.integers(1, 2**32 // (2 * A.window) - 1))
+def test_any_two_indices_of_a_slot_are_told_apart(shared_switch: Twin, start: int, rounds: int) -> None:
+    """The one that is less than 2^31 ahead, modulo 2^32, is the newer one (RFC 1982)."""
+    job = replace(A, generation=next(generations))
+    shared_switch.modify(*(job.connection(rank) for rank in range(job.ranks)))
+    ahead = rounds * 2 * job.window
+    first, second = (job.packet(0, k % 2**32, lanes([1], 32, 1)) for k in (start, start + ahead))
+    assert shared_switch.send_counted(job.port(0), first) == (job.stream, Cause.FIRST)
+    expected = Cause.FIRST if ahead < 2**31 else Cause.STALE
+    assert shared_switch.send_counted(job.port(0), second) == (job.stream, expected)
 
 
 def test_a_long_run_with_loss_duplication_and_reordering(shared_switch: Twin) -> None:

@@ -20,7 +20,6 @@ from p4rt_client import (
     entity,
     exact,
     forward,
-    object_id,
     pipeline_config,
     serving,
     table_entry,
@@ -451,13 +450,12 @@ def test_entities_that_the_switch_does_not_have(address, field: str) -> None:
 def test_large_reads_come_in_several_responses(address) -> None:
     with controller(address) as client:
         client.set_pipeline(config=pipeline_config())
-        table = object_id("tables", "route")
         request = p4r.ReadRequest(device_id=DEVICE)
         for _ in range(100):
             request.entities.append(entity(p4r.CounterEntry()))
         responses = list(client.stub.Read(request, timeout=SOON))
         assert sum(len(r.entities) for r in responses) == 800
-        assert table
+        assert len(responses) > 1
 
 
 def test_concurrent_writers_and_readers(address) -> None:

@@ -35,28 +35,24 @@ def hub():
         yield core
 
 
-def test_layout_is_the_headers() -> None:
+def test_layout_is_the_headers(tmp_path) -> None:
     """The client's structures against the compiler's view of shm_port.h."""
     source = r"""
         #include <stddef.h>
         #include <stdio.h>
         #include "shm_port.h"
         int main(void) {
-          printf("%zu %zu %zu %zu %zu %zu %u %u", sizeof(shm_port_layout), sizeof(shm_port_ring),
+          printf("%zu %zu %zu %zu %zu %zu %zu %u %u %u %u", sizeof(shm_port_layout), sizeof(shm_port_ring),
                  offsetof(shm_port_layout, to_switch), offsetof(shm_port_layout, to_host),
-                 offsetof(shm_port_ring, sleeping), offsetof(shm_port_slot, frame), SHM_PORT_SLOTS,
-                 SHM_PORT_MAX_FRAME);
+                 offsetof(shm_port_ring, sleeping), sizeof(shm_port_slot), offsetof(shm_port_slot, frame),
+                 SHM_PORT_SLOTS, SHM_PORT_MAX_FRAME, SHM_PORT_MAGIC, SHM_PORT_VERSION);
         }"""
     from netreduce.softswitch.build import CSRC
 
-    program = f"/tmp/shm-layout-{os.getpid()}"
-    try:
-        command = ["gcc", "-I", CSRC, "-x", "c", "-", "-o", program]
-        subprocess.run(command, input=source, text=True, check=True)
-        seen = subprocess.run([program], capture_output=True, text=True, check=True).stdout
-    finally:
-        if os.path.exists(program):
-            os.unlink(program)
+    program = tmp_path / "layout"
+    command = ["gcc", "-I", CSRC, "-x", "c", "-", "-o", program]
+    subprocess.run(command, input=source, text=True, check=True)
+    seen = subprocess.run([program], capture_output=True, text=True, check=True).stdout
     layout, ring = shm_client.Layout, shm_client.Ring
     expected = (
         ctypes.sizeof(layout),
@@ -64,9 +60,12 @@ def test_layout_is_the_headers() -> None:
         layout.to_switch.offset,
         layout.to_host.offset,
         ring.sleeping.offset,
+        shm_client.SLOT_BYTES,
         shm_client._Slot.frame.offset,
         shm_client.SLOTS,
         shm_client.MAX_FRAME,
+        shm_client.MAGIC,
+        shm_client.VERSION,
     )
     assert tuple(map(int, seen.split())) == expected
 
