@@ -118,7 +118,7 @@ def read_options(environment: Mapping[str, str] = os.environ) -> Options:
 def _check_address(address: str) -> None:
     host, colon, port = address.rpartition(":")
     if not colon or not host or not port.isdecimal() or not 0 < int(port) < 65536:
-        raise OptionError(f"{CONTROLLER}={address!r} is not host:port, for example 127.0.0.1:50100")
+        raise OptionError(f"{CONTROLLER}={address!r} is not host:port, for example 127.0.0.1:50060")
 
 
 def _check_ip(address: str) -> None:
@@ -142,7 +142,9 @@ def _precision(text: str | None) -> int | None:
     if text is None:
         return None
     if text not in map(str, PRECISIONS):
-        raise OptionError(f"{PRECISION}={text!r} is not a lane width in bits; choose 16, 32 or 64")
+        *others, last = map(str, PRECISIONS)
+        choices = f"{', '.join(others)} or {last}"
+        raise OptionError(f"{PRECISION}={text!r} is not a lane width in bits; choose {choices}")
     return int(text)
 
 

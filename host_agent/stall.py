@@ -19,7 +19,6 @@ STALL_AFTER = timedelta(seconds=4)
 SILENT_AFTER = timedelta(seconds=30)
 """How long no result may come from the switch while all ranks are in the same call."""
 
-
 HANDSHAKE = timedelta(seconds=3)
 """How long a rank that found a disagreement waits for the other to find it too."""
 
