@@ -10,7 +10,7 @@ from rich.console import Console
 from netreduce.p4.wire import MAX_RANKS, MAX_WINDOW
 
 
-@click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@click.command(context_settings={"allow_interspersed_args": False})
 @click.option(
     "--workers", type=int, default=2, show_default=True, help=f"Worker processes, 1 to {MAX_RANKS}."
 )

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+import uuid
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -13,6 +14,8 @@ from pathlib import Path
 
 from netreduce.controller.api import job_service_pb2 as api
 from netreduce.p4 import wire
+from netreduce.softswitch.core import Fault
+from netreduce.topologies import enter_host
 from netreduce.topologies.embedded import EmbeddedOptions, EmbeddedStack
 from netreduce.topologies.namespaces import HostNamespaces
 from netreduce.topologies.processes import adopt_orphans, die_with_parent, end_descendants
@@ -23,6 +26,10 @@ SHM_PORTS_MAX = 448
 SHM_PORTS_PER_WORKER = 16
 """Process groups that one worker can have on the switch at a time."""
 FORWARDED_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+LOST_SWITCH_PATIENCE = timedelta(seconds=10)
+"""For the workers to fail by themselves, with their own messages, when the switch has ended."""
+END_PATIENCE = timedelta(seconds=35)
+"""For torchrun to end its workers, which it gives 30 s after SIGTERM."""
 
 
 class UsageError(ValueError):
@@ -63,12 +70,19 @@ class RunResult:
 
 def check(options: RunOptions) -> None:
     """Raises UsageError for what can be seen before anything starts."""
-    if not Path(options.script).is_file():
-        raise UsageError(f"script {options.script!r} does not exist; give the path of a Python file")
+    script = Path(options.script)
+    if not script.is_file():
+        state = "is not a file" if script.exists() else "does not exist"
+        raise UsageError(f"script {options.script!r} {state}; give the path of a Python file")
     if not 1 <= options.workers <= wire.MAX_RANKS:
         raise UsageError(
             f"--workers {options.workers}: one switch sums 1 to {wire.MAX_RANKS} ranks (its bitmap's width)"
         )
+    for fault in options.faults:
+        try:
+            Fault.parse(fault)
+        except ValueError as error:
+            raise UsageError(f"--fault {error}") from None
     if options.transport == "udp" and os.geteuid() != 0:
         raise UsageError(
             "--transport udp gives every worker a network namespace, which needs root; "
@@ -94,10 +108,10 @@ def run(options: RunOptions) -> RunResult:
     with _SignalForwarder() as forwarder:
         try:
             with hosts as namespaces, EmbeddedStack(_stack_options(options, namespaces)) as stack:
-                commands = _commands(options, stack.controller, namespaces)
-                code = _run_all(commands, forwarder)
+                command = _command(options, stack.controller, namespaces)
+                code = _run_torchrun(command, forwarder, stack)
                 failed = stack.failed()
-                trouble = f"the {failed.name} ended during the run:\n{failed.log()}" if failed else ""
+                trouble = failed.obituary() if failed else ""
                 jobs: Sequence[api.JobInfo] = () if trouble else finished_jobs(stack.controller)
         except _Interrupted as interrupted:
             return RunResult(128 + interrupted.number, ())
@@ -124,13 +138,13 @@ def _stack_options(options: RunOptions, namespaces: HostNamespaces | None) -> Em
 
 @dataclass(frozen=True)
 class _Command:
-    """One torchrun process."""
+    """Torchrun."""
 
     arguments: Sequence[str]
     environment: dict[str, str]
 
 
-def _commands(options: RunOptions, controller: str, namespaces: HostNamespaces | None) -> list[_Command]:
+def _command(options: RunOptions, controller: str, namespaces: HostNamespaces | None) -> _Command:
     environment = dict(os.environ)
     environment["NETREDUCE_CONTROLLER"] = controller
     environment["NETREDUCE_TRANSPORT"] = options.transport
@@ -138,20 +152,18 @@ def _commands(options: RunOptions, controller: str, namespaces: HostNamespaces |
     environment["TORCH_DEVICE_BACKEND_AUTOLOAD"] = "1"
     # What torchrun would choose too, without its warning.
     environment.setdefault("OMP_NUM_THREADS", "1")
-    torchrun = [sys.executable, "-m", "torch.distributed.run"]
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(options.workers)]
     script = [options.script, *options.arguments]
     if namespaces is None:
-        arguments = [*torchrun, "--standalone", "--nproc-per-node", str(options.workers), *script]
-        return [_Command(arguments, environment)]
-    commands = []
-    for index, host in enumerate(namespaces.hosts):
-        arguments = [
-            *host.enter, *torchrun,
-            "--nnodes", str(options.workers), "--nproc-per-node", "1", "--node-rank", str(index),
-            "--master-addr", namespaces.hosts[0].ip, "--master-port", "29500", *script,
-        ]  # fmt: skip
-        commands.append(_Command(arguments, environment | host.environment))
-    return commands
+        return _Command([*torchrun, "--standalone", *script], environment)
+    # Like --standalone, on an address that the hosts reach.
+    address = namespaces.controller_ip
+    arguments = [
+        *torchrun, "--nnodes", "1", "--rdzv-backend", "c10d", "--rdzv-endpoint", f"{address}:0",
+        "--rdzv-conf", "is_host=1", "--rdzv-id", uuid.uuid4().hex, "--local-addr", address,
+        "--no-python", *enter_host.command(script),
+    ]  # fmt: skip
+    return _Command(arguments, environment | enter_host.environment(namespaces.hosts))
 
 
 class _Interrupted(Exception):
@@ -163,16 +175,16 @@ class _Interrupted(Exception):
 
 
 class _SignalForwarder:
-    """Sends the signals that reach this process on to the torchruns.
+    """Sends the signals that reach this process on to torchrun.
 
-    The first that comes before there are any raises _Interrupted. Those that come when everything is
+    The first that comes before it runs raises _Interrupted. Those that come when everything is
     being ended are only noted: that must not be cut short, and takes a bounded time.
     """
 
     def __init__(self) -> None:
         self.received: int | None = None
         self._ending = False
-        self._processes: list[subprocess.Popen] = []
+        self._process: subprocess.Popen | None = None
         self._previous: dict[int, object] = {}
 
     def __enter__(self) -> "_SignalForwarder":
@@ -184,66 +196,64 @@ class _SignalForwarder:
         for number, handler in self._previous.items():
             signal.signal(number, handler)  # type: ignore[arg-type]
 
-    def attach(self, processes: list[subprocess.Popen]) -> None:
-        self._processes = processes
+    def attach(self, process: subprocess.Popen) -> None:
+        self._process = process
 
     def end(self) -> None:
-        """The torchruns are over, or never were."""
+        """Torchrun is over, or never was."""
         self._ending = True
-        self._processes = []
+        self._process = None
 
     def _handle(self, number: int, _frame: object) -> None:
         again = self.received is not None
         self.received = number
-        if not self._processes and not self._ending:
+        if self._process is None and not self._ending:
             self._ending = True
             raise _Interrupted(number)
-        for process in self._processes:
-            if process.poll() is None:
-                process.send_signal(signal.SIGKILL if again else number)
+        if self._process is not None and self._process.poll() is None:
+            self._process.send_signal(signal.SIGKILL if again else number)
 
 
-def _run_all(commands: Sequence[_Command], forwarder: _SignalForwarder) -> int:
-    """Runs the torchruns side by side; the first that fails ends the others.
+def _run_torchrun(command: _Command, forwarder: _SignalForwarder, stack: EmbeddedStack) -> int:
+    """Runs torchrun to its end and returns its exit code.
 
-    Returns the first exit code that is not 0, else 0.
+    A switch that ends takes the run along: no all-reduce can finish any more.  Without the controller
+    training goes on; only what the switch counted is lost, and new process groups use Gloo.
     """
-    processes: list[subprocess.Popen] = []
-    forwarder.attach(processes)
-    for command in commands:
-        processes.append(
-            subprocess.Popen(
-                command.arguments,
-                env=command.environment,
-                preexec_fn=die_with_parent(),
-                start_new_session=True,  # a terminal's Ctrl-C reaches torchrun once, through us
-            )
-        )
-    first_failure = 0
-    running = list(processes)
-    while running:
-        for process in list(running):
-            try:
-                code = process.wait(timeout=0.2 / len(running))
-            except subprocess.TimeoutExpired:
-                continue
-            running.remove(process)
-            if code and not first_failure:
-                first_failure = 128 - code if code < 0 else code
-                _end(running)
+    process = subprocess.Popen(
+        command.arguments,
+        env=command.environment,
+        preexec_fn=die_with_parent(),
+        start_new_session=True,  # a terminal's Ctrl-C reaches torchrun once, through us
+    )
+    forwarder.attach(process)
+    told = False
+    deadline = float("inf")
+    while True:
+        try:
+            code = process.wait(timeout=0.2)
+            break
+        except subprocess.TimeoutExpired:
+            pass
+        if not told and (failed := stack.failed()) is not None:
+            told = True
+            print(f"netreduce: {failed.obituary()}", file=sys.stderr, flush=True)
+        if deadline == float("inf") and not stack.switch_running():
+            deadline = time.monotonic() + LOST_SWITCH_PATIENCE.total_seconds()
+        if time.monotonic() >= deadline:
+            code = _end(process)
+            break
     forwarder.end()
     if forwarder.received is not None:
         return 128 + forwarder.received
-    return first_failure
+    return 128 - code if code < 0 else code
 
 
-def _end(processes: Sequence[subprocess.Popen], patience: timedelta = timedelta(seconds=30)) -> None:
-    """Lets torchruns notice by themselves for a moment (their own message is better), then ends them."""
-    deadline = time.monotonic() + patience.total_seconds()
-    for process in processes:
-        process.terminate()
-    for process in processes:
-        try:
-            process.wait(timeout=max(0.0, deadline - time.monotonic()))
-        except subprocess.TimeoutExpired:
-            process.kill()
+def _end(process: subprocess.Popen) -> int:
+    """SIGTERM, then SIGKILL after `END_PATIENCE`; returns the exit code."""
+    process.terminate()
+    try:
+        return process.wait(timeout=END_PATIENCE.total_seconds())
+    except subprocess.TimeoutExpired:
+        process.kill()
+        return process.wait()

@@ -34,13 +34,13 @@ OFFLOADS = (
 def configure(routes: IPRoute, settings: dict[str, Any]) -> None:
     """Names, addresses and raises one interface, with static neighbours and without offloads.
 
-    `settings`: interface, name, mac, ip (a /16), mtu (bytes), neighbours ([ip, mac] pairs).
+    `settings`: interface, name, mac, ip, prefix (bits), mtu (bytes), neighbours ([ip, mac] pairs).
     """
     index = routes.link_lookup(ifname=settings["interface"])[0]
     routes.link("set", index=index, ifname=settings["name"], address=settings["mac"], mtu=settings["mtu"])
     disable_ipv6(settings["name"])
     switch_off_offloads(settings["name"])
-    routes.addr("add", index=index, address=settings["ip"], prefixlen=16)
+    routes.addr("add", index=index, address=settings["ip"], prefixlen=settings["prefix"])
     routes.link("set", index=index, state="up")
     for ip, mac in settings["neighbours"]:
         routes.neigh("replace", dst=ip, lladdr=mac, ifindex=index, state=0x80)  # NUD_PERMANENT

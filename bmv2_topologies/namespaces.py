@@ -4,6 +4,7 @@ The namespaces have no name and no file: each belongs to the processes inside it
 last of them, taking its link along, even if everything is killed with SIGKILL.
 """
 
+import errno
 import json
 import secrets
 import subprocess
@@ -25,16 +26,11 @@ from netreduce.p4.wire import (
 from netreduce.topologies.embedded import HostLink
 from netreduce.topologies.namespace_keeper import configure, disable_ipv6
 from netreduce.topologies.processes import die_with_parent
+from netreduce.topologies.subnets import PREFIX_BITS, claim_subnet, routed_networks
 
 MTU = IPV4_HEADER_BYTES + UDP_HEADER_BYTES + NR_HEADER_BYTES + MAX_BLOCKS * BLOCK_BYTES
 """The largest packet's length."""
-SUBNET = "10.78"
 CONTROLLER_HOST = "controller"
-
-
-def host_ip(number: int) -> str:
-    """IPv4 address of host `number` (0: the controller's)."""
-    return f"{SUBNET}.{number // 250}.{number % 250 + 1}"
 
 
 def host_mac(number: int) -> str:
@@ -49,10 +45,9 @@ class NamespaceHost:
     name: str
     ip: str
     pid: int
-    """The process that keeps the namespace alive."""
-    enter: list[str] = field(default_factory=list)
-    """Prefix of a command line that runs a command inside."""
+    """The process that keeps the namespace alive; ``/proc/<pid>/ns/net`` is the namespace."""
     environment: dict[str, str] = field(default_factory=dict)
+    """What programs inside need to use the host's interface."""
 
 
 class HostNamespaces:
@@ -63,8 +58,11 @@ class HostNamespaces:
         links: what the switch has to open: ports 1 … count for hosts, count + 1 for this namespace.
         controller_ip: this namespace's address on that network.
 
+    Each of several at the same time has a subnet of its own.
+
     Raises:
-        OSError: on entry, when namespaces or links cannot be made; nothing is left behind.
+        OSError: on entry, when namespaces or links cannot be made, or no subnet is free; nothing is left
+            behind.
     """
 
     def __init__(self, count: int) -> None:
@@ -73,11 +71,14 @@ class HostNamespaces:
         self._cleanup = ExitStack()
         self.hosts: list[NamespaceHost] = []
         self.links: list[HostLink] = []
-        self.controller_ip = host_ip(0)
+        self.controller_ip = ""
 
     def __enter__(self) -> "HostNamespaces":
         try:
             with IPRoute() as routes:
+                self._subnet, claim = claim_subnet(routed_networks(routes))
+                self._cleanup.callback(claim.close)
+                self.controller_ip = self._ip(0)
                 for number in range(1, self._count + 1):
                     self._add_host(routes, number)
                 self._add_controller_link(routes, self._count + 1)
@@ -94,8 +95,12 @@ class HostNamespaces:
     ) -> None:
         self._cleanup.close()
 
+    def _ip(self, number: int) -> str:
+        """IPv4 address of host `number` (0: the controller's)."""
+        return str(self._subnet[number + 1])
+
     def _neighbours(self, own: int) -> list[tuple[str, str]]:
-        return [(host_ip(n), host_mac(n)) for n in range(self._count + 1) if n != own]
+        return [(self._ip(n), host_mac(n)) for n in range(self._count + 1) if n != own]
 
     def _link(self, routes: IPRoute, number: int) -> tuple[str, str]:
         """Makes a veth pair; returns (switch end, host end)."""
@@ -114,7 +119,8 @@ class HostNamespaces:
             "interface": host_end,
             "name": "eth0",
             "mac": host_mac(number),
-            "ip": host_ip(number),
+            "ip": self._ip(number),
+            "prefix": PREFIX_BITS,
             "mtu": MTU,
             "neighbours": self._neighbours(number),
         }
@@ -134,13 +140,12 @@ class HostNamespaces:
         self.hosts.append(
             NamespaceHost(
                 name=name,
-                ip=host_ip(number),
+                ip=self._ip(number),
                 pid=keeper.pid,
-                enter=["nsenter", f"--net=/proc/{keeper.pid}/ns/net"],
-                environment={"GLOO_SOCKET_IFNAME": "eth0", "NETREDUCE_HOST_IP": host_ip(number)},
+                environment={"GLOO_SOCKET_IFNAME": "eth0", "NETREDUCE_HOST_IP": self._ip(number)},
             )
         )
-        self.links.append(HostLink(name, number, switch_end, host_mac(number), host_ip(number)))
+        self.links.append(HostLink(name, number, switch_end, host_mac(number), self._ip(number)))
 
     def _add_controller_link(self, routes: IPRoute, port: int) -> None:
         switch_end, host_end = self._link(routes, port)
@@ -150,12 +155,13 @@ class HostNamespaces:
                 "interface": host_end,
                 "name": host_end,
                 "mac": host_mac(0),
-                "ip": host_ip(0),
+                "ip": self._ip(0),
+                "prefix": PREFIX_BITS,
                 "mtu": MTU,
                 "neighbours": self._neighbours(0),
             },
         )
-        self.links.append(HostLink(CONTROLLER_HOST, port, switch_end, host_mac(0), host_ip(0)))
+        self.links.append(HostLink(CONTROLLER_HOST, port, switch_end, host_mac(0), self._ip(0)))
 
 
 def _expect(keeper: subprocess.Popen, word: str, name: str) -> None:
@@ -181,7 +187,14 @@ def _end_keeper(keeper: subprocess.Popen) -> None:
 
 
 def _delete_link(name: str) -> None:
-    """Deletes a link if it is still there; the peer goes along."""
+    """Deletes a link if it is still there; the peer goes along.
+
+    The kernel may be about to delete it, since the namespace of its peer has gone.
+    """
     with IPRoute() as routes:
         for index in routes.link_lookup(ifname=name):
-            routes.link("del", index=index)
+            try:
+                routes.link("del", index=index)
+            except NetlinkError as error:
+                if error.code != errno.ENODEV:
+                    raise

@@ -107,6 +107,15 @@ class Service:
         """The last lines that the service printed."""
         return "\n".join(self._log)
 
+    def obituary(self) -> str:
+        """That a service which should run has ended, how, and the last lines that it printed."""
+        code = self._process.poll()
+        how = (
+            f"was ended by {signal.Signals(-code).name}" if code and code < 0 else f"ended (exit code {code})"
+        )
+        log = self.log()
+        return f"the {self.name} {how} during the run" + (f"; its log ends:\n{log}" if log else "")
+
     def running(self) -> bool:
         return self._process.poll() is None
 

@@ -14,7 +14,7 @@ from program_switch import expected, inputs, running_switch
 from netreduce.host_agent._datapath import Communicator, Outcome, bind_udp
 from netreduce.p4 import wire
 from netreduce.p4.wire import Cause
-from netreduce.topologies.namespaces import HostNamespaces, host_ip, host_mac
+from netreduce.topologies.namespaces import HostNamespaces, host_mac
 from packets.jobs import Job
 
 pytestmark = pytest.mark.root
@@ -23,17 +23,20 @@ PATIENCE = timedelta(seconds=60)
 CLONE_NEWNET = 0x40000000
 
 
-class NamespaceHosts(Job):
-    """Rank r is on host r + 1."""
+def jobs_on(network: HostNamespaces) -> type[Job]:
+    """Jobs whose rank r is on host r + 1."""
 
-    def mac(self, rank: int) -> int:
-        return int(host_mac(rank + 1).replace(":", ""), 16)
+    class NamespaceHosts(Job):
+        def mac(self, rank: int) -> int:
+            return int(host_mac(rank + 1).replace(":", ""), 16)
 
-    def ip(self, rank: int) -> int:
-        return int.from_bytes(map(int, host_ip(rank + 1).split(".")), "big")
+        def ip(self, rank: int) -> int:
+            return int.from_bytes(map(int, network.hosts[rank].ip.split(".")), "big")
 
-    def udp_port(self, rank: int) -> int:
-        return wire.UDP_PORT_FIRST
+        def udp_port(self, rank: int) -> int:
+            return wire.UDP_PORT_FIRST
+
+    return NamespaceHosts
 
 
 @pytest.fixture(scope="module")
@@ -60,11 +63,11 @@ def test_sum_over_veth(network: HostNamespaces, fault: str | None) -> None:
     if fault:
         options += ["--fault", fault]
     with running_switch(*options, shm_ports="20-21") as switch:
-        streams = switch.admit(RANKS, window=32, hosts=NamespaceHosts)
+        streams = switch.admit(RANKS, window=32, hosts=jobs_on(network))
 
         def connect(streams: list[Job], rank: int) -> Communicator:
             enter_namespace(network.hosts[rank].pid)
-            socket = bind_udp(host_ip(rank + 1))
+            socket = bind_udp(network.hosts[rank].ip)
             assert socket.port == wire.UDP_PORT_FIRST
             return Communicator.over_udp(switch.config(streams, rank), socket)
 

@@ -92,6 +92,40 @@ def test_udp_through_namespaces_gives_the_same_bits(tmp_path: Path) -> None:
     assert packets(jobs, "completed") > 0
 
 
+TINY_SCRIPT = """
+import sys
+import torch, torch.distributed as dist
+dist.init_process_group("gloo")
+x = torch.full((100_000,), 0.5)
+dist.all_reduce(x)
+assert torch.equal(x, torch.full((100_000,), 0.5 * dist.get_world_size())), x
+dist.destroy_process_group()
+print("words", sys.argv[1:], flush=True)
+"""
+
+
+@pytest.mark.root
+def test_two_udp_runs_at_once_do_not_meet_and_say_nothing_else(tmp_path: Path) -> None:
+    script = tmp_path / "a script.py"
+    script.write_text(TINY_SCRIPT)
+    summaries = [tmp_path / f"{i}.json" for i in range(2)]
+    runs = [
+        start(
+            "--workers", "2", "--transport", "udp", "--quiet", "--summary", str(summary),
+            str(script), "--workers", "3", "-x", "two words",
+        )
+        for summary in summaries
+    ]  # fmt: skip
+    outputs = [run.communicate(timeout=TIMEOUT)[0] for run in runs]
+    assert [run.returncode for run in runs] == [0, 0], outputs
+    for output, summary in zip(outputs, summaries, strict=True):
+        lines = [line for line in output.splitlines() if "hostname of the client socket" not in line]
+        assert lines == ["words ['--workers', '3', '-x', 'two words']"] * 2
+        jobs = json.loads(summary.read_text())
+        assert [job["state"] for job in jobs] == ["finished"]
+        assert packets(jobs, "completed") > 0
+
+
 @pytest.mark.parametrize("precision", ["16", "64"])
 def test_precisions_run(tmp_path: Path, precision: str) -> None:
     script = tmp_path / "script.py"
@@ -120,7 +154,9 @@ def test_precisions_run(tmp_path: Path, precision: str) -> None:
         (["--workers", "0", __file__], "1 to 64"),
         (["--workers", "65", __file__], "1 to 64"),
         (["--precision", "31", __file__], "'16', '32', '64'"),
-        (["--fault", "drop=2", "--workers", "2", __file__], "drop"),
+        (["--fault", "drop=2", "--workers", "2", __file__], "Error: --fault drop=2"),
+        (["--bogus", "--workers", "2", __file__], "No such option"),
+        (["--workers", "2", str(HERE)], "is not a file"),
         (["--summary", "no-such-folder/jobs.json", __file__], "there is no folder no-such-folder"),
         (["--summary", str(HERE), __file__], "is a directory"),
     ],
