@@ -1,4 +1,4 @@
-"""How a call is cut into messages and packets: docs/protocol.md, "Payload of a call"."""
+"""How a call is cut into messages and packets: docs/protocol.md, "The payload"."""
 
 from __future__ import annotations
 

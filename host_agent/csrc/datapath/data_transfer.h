@@ -1,5 +1,5 @@
 // The data messages of a call: elements become lanes, results become elements, and every message is
-// verified by its trailer (docs/protocol.md, "Data message").
+// verified by its trailer (docs/protocol.md, "Data messages").
 //
 // Works in place: the result of a packet overwrites the elements that it was made of, after which the
 // packet is never packed again.

@@ -1,4 +1,4 @@
-// How a tensor is cut into messages, packets and lanes (docs/protocol.md, "Payload of a call").
+// How a tensor is cut into messages, packets and lanes (docs/protocol.md, "The payload").
 //
 // Everything follows from (lane width, blocks per packet, element count), so that all ranks agree
 // without asking.

@@ -1,5 +1,5 @@
 // The prelude of a call: the ranks agree on what is reduced and on the exponent of every message
-// (docs/protocol.md, "Prelude").
+// (docs/protocol.md, "Preludes").
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
 // One stream of packets through the switch: credit, retransmission and matching of results
-// (docs/protocol.md, "Slot protocol" and "Retransmission").
+// (docs/protocol.md, "The hosts' part: credit" and "Retransmission").
 //
 // A stream carries one transfer at a time. Its owner drives it: send(), receive(), expire(), and waits
 // until next_timer() when there is nothing to do. Nothing here blocks.
