@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import os
 import secrets
-import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import Any
 
 import local_sum
@@ -23,9 +21,9 @@ from packets.entries import FLOOD_GROUP, Entry, Group, UnknownStations
 from packets.frames import ip_text, mac_text
 from packets.jobs import Job
 from packets.p4runtime import P4Runtime
+from packets.switch_process import switch_process
 
 PORTS = 8
-START_TIMEOUT = timedelta(seconds=90)  # the switch may have to compile itself and the program first
 
 
 class SharedHosts(Job):
@@ -105,16 +103,11 @@ class RunningSwitch:
 @contextmanager
 def running_switch(*options: str, shm_ports: str = f"1-{PORTS}") -> Iterator[RunningSwitch]:
     name = f"@netreduce-datapath-{os.getpid()}-{secrets.token_hex(4)}"
-    command = [sys.executable, "-m", "netreduce.controller.cli.main", "switch", "--no-p4", "--device-id", "1"]
-    command += ["--grpc-server-addr", "127.0.0.1:0", "--exit-with-parent"]
-    command += ["--shm-socket", name, "--shm-ports", shm_ports, *options]
-    service = Service("embedded switch", command)
-    try:
-        address = service.wait_ready(START_TIMEOUT).split()[-1]
-        with P4Runtime(address, 1, artifacts.p4info(), artifacts.bmv2_json()) as client:
-            yield RunningSwitch(name, service, client)
-    finally:
-        service.stop()
+    with (
+        switch_process("--shm-socket", name, "--shm-ports", shm_ports, *options) as (service, address),
+        P4Runtime(address, 1, artifacts.p4info(), artifacts.bmv2_json()) as client,
+    ):
+        yield RunningSwitch(name, service, client)
 
 
 def inputs(ranks: int, size: int) -> list[np.ndarray]:

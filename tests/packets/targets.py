@@ -13,12 +13,10 @@ import select
 import shutil
 import socket
 import subprocess
-import sys
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from contextlib import ExitStack
-from datetime import timedelta
 from pathlib import Path
 from types import TracebackType
 
@@ -28,15 +26,13 @@ from pyroute2 import IPRoute
 from netreduce.p4 import artifacts, wire
 from netreduce.p4.wire import Cause
 from netreduce.softswitch.shm_client import ShmPort
-from netreduce.topologies.processes import Service
 from packets.entries import FLOOD_GROUP, Entry, Flooded, Group, Station, UnknownStations
 from packets.p4runtime import P4Runtime
+from packets.switch_process import switch_process
 
 PORT_COUNT = 8
 PORTS = tuple(range(1, PORT_COUNT + 1))
 DEVICE_ID = 1
-START_TIMEOUT = timedelta(seconds=90)
-"""The embedded switch may have to compile itself and the program first."""
 MARKER_TIMEOUT_S = 20.0
 MTU = 4300
 
@@ -183,11 +179,8 @@ class Softswitch(Target):
 
     def _launch(self, *ports: str) -> str:
         """Starts the process; returns its P4Runtime address."""
-        command = [sys.executable, "-m", "netreduce.controller.cli.main", "switch", "--no-p4"]
-        command += ["--device-id", str(DEVICE_ID), "--grpc-server-addr", "127.0.0.1:0", "--exit-with-parent"]
-        service = Service("embedded switch", [*command, *ports])
-        self._cleanup.callback(service.stop)
-        return service.wait_ready(START_TIMEOUT).split()[-1]
+        _, address = self._cleanup.enter_context(switch_process(*ports, device_id=DEVICE_ID))
+        return address
 
 
 class _PacketSocket(Port):
