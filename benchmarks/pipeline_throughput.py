@@ -12,6 +12,7 @@ import ctypes
 import struct
 
 from netreduce.p4 import artifacts, wire
+from netreduce.p4.generate import nr_offsets
 from netreduce.softswitch import pipeline as binding
 from netreduce.softswitch.native_cache import load_shared_object
 from netreduce.softswitch.pipeline import Pipeline
@@ -50,16 +51,17 @@ double run(process function, void *instance, uint8_t **contributions, uint32_t l
 
 JOB, STREAM, GENERATION, WINDOW = 7, 1, 1_700_000_000, 64
 GROUP = 2 + STREAM
-K_OFFSET = 14 + 20 + 8 + 8
-LANE_MASK = sum(1 << (32 * lane + 31) for lane in range(64))
+K_OFFSET = wire.FRAME_OVERHEAD_BYTES - wire.NR_HEADER_BYTES + nr_offsets()["k"]
+LANE_MASK = sum(1 << bit for bit in range(31, 8 * wire.BLOCK_BYTES, 32))
 
 
 def contribution(rank: int, blocks: int) -> bytes:
     payload = bytes((7 * i + rank) % 256 for i in range(blocks * wire.BLOCK_BYTES))
-    udp_length = 8 + wire.NR_HEADER_BYTES + len(payload)
+    udp_length = wire.UDP_HEADER_BYTES + wire.NR_HEADER_BYTES + len(payload)
     address = 0x0A000001 + rank
     ethernet = b"\x02" * 6 + b"\x04" * 6 + b"\x08\0"
-    ip = struct.pack(">BBHHHBBHII", 0x45, 0, 20 + udp_length, 0, 0, 64, 17, 0, address, 0x0A0000FF)
+    ip_length = wire.IPV4_HEADER_BYTES + udp_length
+    ip = struct.pack(">BBHHHBBHII", 0x45, 0, ip_length, 0, 0, 64, 17, 0, address, 0x0A0000FF)
     udp = struct.pack(">HHHH", wire.UDP_PORT_FIRST, wire.UDP_PORT_FIRST, udp_length, 0)
     nr = struct.pack(">HBBHBBIHH", wire.NR_MAGIC, wire.NR_VERSION << 4, wire.Op.SUM, JOB, rank, 0, 0, 0, 0)
     return ethernet + ip + udp + nr + payload
@@ -84,9 +86,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--ranks", type=int, default=4)
-    parser.add_argument("--count", type=int, default=100_000, help="stream indices per run")
-    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--ranks", type=int, default=4, help="contributors of every slot (default: 4)")
+    parser.add_argument("--count", type=int, default=100_000, help="stream indices per run (default: 100000)")
+    parser.add_argument("--runs", type=int, default=3, help="runs of each size (default: 3)")
     options = parser.parse_args()
     loop = load_shared_object([LOOP], "throughput", ["-fvisibility=default"])
     loop.run.restype = ctypes.c_double

@@ -100,10 +100,10 @@ def train(options: argparse.Namespace) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--epochs", type=int, default=12)
-    parser.add_argument("--batch-size", type=int, default=16, help="images per worker and step")
-    parser.add_argument("--lr", type=float, default=0.05)
-    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--epochs", type=int, default=12, help="passes over the images (default: 12)")
+    parser.add_argument("--batch-size", type=int, default=16, help="images per worker and step (default: 16)")
+    parser.add_argument("--lr", type=float, default=0.05, help="learning rate (default: 0.05)")
+    parser.add_argument("--seed", type=int, default=1, help="of weights and order of images (default: 1)")
     parser.add_argument("--metrics", metavar="FILE", help="write losses and accuracies as JSON")
     train(parser.parse_args())
 
