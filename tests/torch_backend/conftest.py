@@ -1,14 +1,10 @@
 """A running switch and controller for the tests of the torch backend."""
 
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from netreduce.topologies.embedded import EmbeddedOptions, EmbeddedStack
-
-sys.path.insert(0, str(Path(__file__).parent))
 
 SHM_PORTS = 64
 
