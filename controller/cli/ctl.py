@@ -31,6 +31,11 @@ class _Asker:
         except grpc.RpcError as error:
             if error.code() in (grpc.StatusCode.NOT_FOUND, grpc.StatusCode.FAILED_PRECONDITION):
                 raise click.ClickException(error.details()) from error
+            if error.code() not in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED):
+                raise click.ClickException(
+                    f"the controller at {self.address} failed to answer ({error.code().name}):"
+                    f" {error.details()}; its log may say more"
+                ) from error
             raise click.ClickException(
                 f"no answer from a controller at {self.address} ({error.code().name}); is `netreduce"
                 " controller` running there? Set --controller or NETREDUCE_CONTROLLER"

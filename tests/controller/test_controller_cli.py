@@ -6,8 +6,10 @@ import signal
 import socket
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import EntryPoint
 
+import grpc
 import pytest
 from click.testing import CliRunner
 from rich.console import Console
@@ -181,6 +183,18 @@ def test_ctl_shows_jobs_and_counters(controller):
     assert (unknown.returncode, unknown.stderr) == (1, "Error: no switch is named 's9'; there are: s1\n")
     away = ctl("counters", "--switch", "s1", "--controller", address)
     assert away.returncode == 1 and "switch s1: reading failed: the connection is down" in away.stderr
+
+
+def test_a_server_that_is_no_controller_is_a_sentence():
+    other = grpc.server(ThreadPoolExecutor(1))
+    address = f"127.0.0.1:{other.add_insecure_port('127.0.0.1:0')}"
+    other.start()
+    try:
+        shown = ctl("jobs", "--controller", address)
+    finally:
+        other.stop(None).wait()
+    assert shown.returncode == 1
+    assert shown.stderr.startswith(f"Error: the controller at {address} failed to answer (UNIMPLEMENTED)")
 
 
 def test_an_unreachable_controller_is_a_sentence():
