@@ -1,5 +1,7 @@
 """Packages and native parts; everything else is in pyproject.toml."""
 
+import os
+import sys
 from pathlib import Path
 
 from setuptools import setup
@@ -23,47 +25,72 @@ def packages() -> list[str]:
     return found
 
 
+def one_unit(sources: list[str], target: Path) -> str:
+    """A translation unit that includes all ``sources``, given below host_agent/csrc; returns its path.
+
+    Reading torch's headers takes most of the time of a compilation, and this way they are read once.
+    """
+    text = "".join(f'#include "{source}"\n' for source in sources)
+    if not target.exists() or target.read_text() != text:  # keep its time when nothing changes
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(text)
+    return str(target)
+
+
 def native_extensions() -> tuple[list, dict]:
     """The datapath (pybind11, torch-free) and the c10d backend (built against the installed torch)."""
-    sources = sorted(str(p) for p in Path("host_agent/csrc/datapath").glob("**/*.cc"))
-    if not sources:
+    csrc = Path("host_agent/csrc")
+    datapath = sorted(str(p) for p in (csrc / "datapath").glob("**/*.cc"))
+    if not datapath:
         return [], {}
     import pybind11
     from setuptools import Extension
     from torch.utils.cpp_extension import BuildExtension, CppExtension, include_paths
 
+    # ninja is installed beside this interpreter; torch looks for it on PATH.
+    os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     # Ranks may be built for different processors and must round alike: no fused multiply-add. Nobody looks
     # at floating-point exceptions, and conversions vectorise only when the compiler knows it.
-    flags = ["-std=c++17", "-O3", "-march=native", "-ffp-contract=off", "-fno-trapping-math"]
+    flags = ["-O3", "-march=native", "-ffp-contract=off", "-fno-trapping-math"]
     flags += ["-Wall", "-Wextra", "-fvisibility=hidden"]
     # Absolute, because ninja compiles elsewhere.
-    includes = [str(Path(folder).resolve()) for folder in ("host_agent/csrc", "softswitch/csrc")]
-    headers = sorted(str(p) for p in Path("host_agent/csrc").glob("**/*.h"))
-    depends = [*headers, "softswitch/csrc/shm_port.h"]
-    extensions = [
-        Extension(
-            "netreduce.host_agent._datapath",
-            [*sources, "host_agent/csrc/python/datapath_module.cc"],
-            include_dirs=[*includes, pybind11.get_include()],
-            extra_compile_args=flags,
-            depends=depends,
-            language="c++",
-        )
-    ]
-    backend = sorted(str(p) for p in Path("host_agent/csrc/torch").glob("*.cc"))
-    if backend:
-        extensions.append(
-            CppExtension(
-                "netreduce.host_agent._c10d",
-                [*sources, *backend],
-                include_dirs=includes,
-                # torch's headers are not clean under -Wextra; as system headers they need not be.
-                extra_compile_args=[f for f in flags if f != "-std=c++17"]
-                + [f"-isystem{path}" for path in include_paths()],
-                depends=depends,
-            )
-        )
-    return extensions, {"build_ext": BuildExtension}
+    includes = [str(folder.resolve()) for folder in (csrc, Path("softswitch/csrc"))]
+    depends = sorted(str(p) for p in csrc.glob("**/*") if p.suffix in (".h", ".cc"))
+    depends.append("softswitch/csrc/shm_port.h")
+    build_folder = Path("build", f"native-{sys.implementation.cache_tag}")
+
+    class BuildNative(BuildExtension):
+        """Compiles the datapath once for both extensions, and only what changed."""
+
+        def finalize_options(self) -> None:
+            if self.build_temp is None:
+                # An editable install would otherwise compile everything anew in a temporary folder.
+                self.build_temp = str(build_folder)
+            super().finalize_options()
+
+        def build_extension(self, extension: Extension) -> None:
+            if extension is c10d:
+                extension.extra_objects = self.compiler.object_filenames(datapath, output_dir=self.build_temp)
+            super().build_extension(extension)
+
+    backend = sorted(p.relative_to(csrc).as_posix() for p in (csrc / "torch").glob("*.cc"))
+    c10d = CppExtension(
+        "netreduce.host_agent._c10d",
+        [one_unit(backend, build_folder / "c10d.cc")],
+        include_dirs=includes,
+        # torch's headers are not clean under -Wextra; as system headers they need not be.
+        extra_compile_args=[*flags, *(f"-isystem{path}" for path in include_paths())],
+        depends=depends,
+    )
+    module = Extension(
+        "netreduce.host_agent._datapath",
+        [*datapath, str(csrc / "python" / "datapath_module.cc")],
+        include_dirs=[*includes, pybind11.get_include()],
+        extra_compile_args=["-std=c++17", *flags],
+        depends=depends,
+        language="c++",
+    )
+    return [module, c10d], {"build_ext": BuildNative}
 
 
 extensions, commands = native_extensions()
