@@ -41,6 +41,19 @@ def test_only_a_controller_makes_it_stand_in_for_gloo() -> None:
     assert result.stdout == "True True True\n", result
 
 
+def test_both_native_modules_load_into_one_process() -> None:
+    result = python(
+        "import torch\n"
+        "from netreduce.host_agent import _c10d, _datapath\n"
+        "for module in (_datapath, _c10d):\n"
+        "    try:\n"
+        "        module.bind_udp('192.0.2.1', 20050, 1)\n"
+        "    except module.WireError as error:\n"
+        "        print(type(error).__module__)"
+    )
+    assert result.stdout.split() == ["netreduce.host_agent._datapath", "netreduce.host_agent._c10d"], result
+
+
 def test_a_broken_registration_is_one_warning() -> None:
     code = (
         "import sys, types\n"

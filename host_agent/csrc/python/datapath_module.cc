@@ -123,13 +123,13 @@ std::string describe_endpoint(const T& e) {
 PYBIND11_MODULE(_datapath, m) {
   m.doc() = "All-reduce through a NetReduce switch on numpy arrays (the datapath without torch).";
 
-  auto base = py::register_exception<DatapathError>(m, "DatapathError", PyExc_RuntimeError);
-  py::register_exception<MismatchError>(m, "MismatchError", base.ptr());
-  py::register_exception<IntegrityError>(m, "IntegrityError", base.ptr());
-  py::register_exception<TimeoutError>(m, "TimeoutError", py::make_tuple(base, py::handle(PyExc_TimeoutError)));
-  py::register_exception<AbortedError>(m, "AbortedError", base.ptr());
-  auto wire_error = py::register_exception<WireError>(m, "WireError", base.ptr());
-  py::register_exception<AddressInUseError>(m, "AddressInUseError", wire_error.ptr());
+  auto base = py::register_local_exception<DatapathError>(m, "DatapathError", PyExc_RuntimeError);
+  py::register_local_exception<MismatchError>(m, "MismatchError", base.ptr());
+  py::register_local_exception<IntegrityError>(m, "IntegrityError", base.ptr());
+  py::register_local_exception<TimeoutError>(m, "TimeoutError", py::make_tuple(base, py::handle(PyExc_TimeoutError)));
+  py::register_local_exception<AbortedError>(m, "AbortedError", base.ptr());
+  auto wire_error = py::register_local_exception<WireError>(m, "WireError", base.ptr());
+  py::register_local_exception<AddressInUseError>(m, "AddressInUseError", wire_error.ptr());
 
   py::enum_<DType>(m, "DType")
       .value("float32", DType::kFloat32)

@@ -64,15 +64,17 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
   m.doc() = "torch.distributed backend that reduces through the switch; see netreduce.host_agent.process_group.";
   py::module_::import("torch._C._distributed_c10d");
 
-  py::register_exception<WireError>(m, "WireError", PyExc_RuntimeError);
+  // What the datapath's own module registers too is local, so that one process can load both.
+  py::register_local_exception<WireError>(m, "WireError", PyExc_RuntimeError);
 
-  py::class_<UdpSocket>(m, "UdpSocket", "A bound UDP socket; handed to Session.attach_udp once.")
+  py::class_<UdpSocket>(m, "UdpSocket", py::module_local(),
+                        "A bound UDP socket; handed to Session.attach_udp once.")
       .def_property_readonly("ip", &UdpSocket::ip)
       .def_property_readonly("port", &UdpSocket::port);
   m.def("bind_udp", &bind_udp, py::arg("ip"), py::arg("first_port"), py::arg("count"),
         "Binds the first free of `count` ports. Raises WireError when all are taken.");
 
-  py::class_<CommunicatorConfig>(m, "CommunicatorConfig", "What a join reply says, for the datapath.")
+  py::class_<CommunicatorConfig>(m, "CommunicatorConfig", py::module_local(), "What a join reply says.")
       .def(py::init([](std::string job_name, uint32_t rank, uint32_t world_size, uint32_t window,
                        uint32_t max_blocks, uint32_t float_lane_bits,
                        const std::vector<std::pair<uint16_t, uint32_t>>& streams,
