@@ -94,6 +94,6 @@ def run(
             raise click.ClickException(f"--summary {summary}: {error.strerror}") from None
     if result.trouble:
         click.echo(f"netreduce: {result.trouble}", err=True)
-    if not quiet:
+    if not quiet and not result.trouble:
         reports.print_summary(result.jobs, Console(stderr=True))
     sys.exit(result.exit_code or (1 if result.trouble else 0))

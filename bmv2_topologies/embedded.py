@@ -82,9 +82,10 @@ class EmbeddedStack:
         """The first service that ended by itself, if any."""
         return next((service for service in self.services if not service.running()), None)
 
-    def switch_running(self) -> bool:
-        """Whether the switch is still there."""
-        return self.services[0].running()
+    @property
+    def switch(self) -> Service:
+        """The embedded switch."""
+        return self.services[0]
 
     def _launch(self, name: str, arguments: Sequence[str], pass_fds: Sequence[int] = ()) -> str:
         service = Service(name, [sys.executable, "-m", "netreduce.controller.cli.main", *arguments], pass_fds)

@@ -1,9 +1,11 @@
 """``netreduce run``: torchrun on this machine, its all-reduces summed by the embedded switch."""
 
+import contextlib
 import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 import uuid
 from collections.abc import Sequence
@@ -108,8 +110,14 @@ def run(options: RunOptions) -> RunResult:
     with _SignalForwarder() as forwarder:
         try:
             with hosts as namespaces, EmbeddedStack(_stack_options(options, namespaces)) as stack:
-                command = _command(options, stack.controller, namespaces)
-                code = _run_torchrun(command, forwarder, stack)
+                with tempfile.TemporaryDirectory(prefix="netreduce-run-") as folder:
+                    command = _command(options, stack.controller, namespaces, folder)
+                    code = _run_torchrun(command, forwarder, stack)
+                # Workers that outlived a torchrun that was killed, and what scripts left running.
+                keep = [service.pid for service in stack.services]
+                end_descendants(
+                    keep=[*keep, *(host.pid for host in (namespaces.hosts if namespaces else ()))]
+                )
                 failed = stack.failed()
                 trouble = failed.obituary() if failed else ""
                 jobs: Sequence[api.JobInfo] = () if trouble else finished_jobs(stack.controller)
@@ -144,7 +152,10 @@ class _Command:
     environment: dict[str, str]
 
 
-def _command(options: RunOptions, controller: str, namespaces: HostNamespaces | None) -> _Command:
+def _command(
+    options: RunOptions, controller: str, namespaces: HostNamespaces | None, folder: str
+) -> _Command:
+    """`folder` is for torchrun's files, which it would leave in the system's temporary one."""
     environment = dict(os.environ)
     environment["NETREDUCE_CONTROLLER"] = controller
     environment["NETREDUCE_TRANSPORT"] = options.transport
@@ -152,7 +163,10 @@ def _command(options: RunOptions, controller: str, namespaces: HostNamespaces | 
     environment["TORCH_DEVICE_BACKEND_AUTOLOAD"] = "1"
     # What torchrun would choose too, without its warning.
     environment.setdefault("OMP_NUM_THREADS", "1")
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(options.workers)]
+    torchrun = [
+        sys.executable, "-m", "torch.distributed.run",
+        "--nproc-per-node", str(options.workers), "--log-dir", folder,
+    ]  # fmt: skip
     script = [options.script, *options.arguments]
     if namespaces is None:
         return _Command([*torchrun, "--standalone", *script], environment)
@@ -227,19 +241,19 @@ def _run_torchrun(command: _Command, forwarder: _SignalForwarder, stack: Embedde
         start_new_session=True,  # a terminal's Ctrl-C reaches torchrun once, through us
     )
     forwarder.attach(process)
-    told = False
+    watched = stack.services
     deadline = float("inf")
     while True:
-        try:
+        with contextlib.suppress(subprocess.TimeoutExpired):
             code = process.wait(timeout=0.2)
             break
-        except subprocess.TimeoutExpired:
-            pass
-        if not told and (failed := stack.failed()) is not None:
-            told = True
-            print(f"netreduce: {failed.obituary()}", file=sys.stderr, flush=True)
-        if deadline == float("inf") and not stack.switch_running():
-            deadline = time.monotonic() + LOST_SWITCH_PATIENCE.total_seconds()
+        for service in [service for service in watched if not service.running()]:
+            watched = [other for other in watched if other is not service]
+            lost = service is stack.switch
+            what_now = "the run ends" if lost else "training goes on, uncounted"
+            print(f"netreduce: {service.obituary(log=False)}; {what_now}", file=sys.stderr, flush=True)
+            if lost:
+                deadline = time.monotonic() + LOST_SWITCH_PATIENCE.total_seconds()
         if time.monotonic() >= deadline:
             code = _end(process)
             break

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from datetime import timedelta
 
 import psutil
@@ -42,19 +42,24 @@ def adopt_orphans() -> None:
     _libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
-def end_descendants(patience: timedelta = timedelta(seconds=5)) -> list[int]:
+def end_descendants(patience: timedelta = timedelta(seconds=5), keep: Collection[int] = ()) -> list[int]:
     """Ends every process below this one, SIGTERM first, SIGKILL after `patience`.
 
-    Returns the pids that were still there.
+    Those in `keep` stay, with what is below them.  Returns the pids that were still there.
     """
-    children = psutil.Process().children(recursive=True)
-    for child in children:
+    doomed = []
+    for child in psutil.Process().children():
+        if child.pid not in keep:
+            doomed.append(child)
+            with contextlib.suppress(psutil.NoSuchProcess):
+                doomed += child.children(recursive=True)
+    for child in doomed:
         _quietly(child.terminate)
-    _, alive = psutil.wait_procs(children, timeout=patience.total_seconds())
+    _, alive = psutil.wait_procs(doomed, timeout=patience.total_seconds())
     for child in alive:
         _quietly(child.kill)
     psutil.wait_procs(alive, timeout=patience.total_seconds())
-    return [child.pid for child in children]
+    return [child.pid for child in doomed]
 
 
 def _quietly(action: Callable[[], None]) -> None:
@@ -107,14 +112,14 @@ class Service:
         """The last lines that the service printed."""
         return "\n".join(self._log)
 
-    def obituary(self) -> str:
-        """That a service which should run has ended, how, and the last lines that it printed."""
+    def obituary(self, log: bool = True) -> str:
+        """That a service which should run has ended, how, and (`log`) the last lines that it printed."""
         code = self._process.poll()
         how = (
             f"was ended by {signal.Signals(-code).name}" if code and code < 0 else f"ended (exit code {code})"
         )
-        log = self.log()
-        return f"the {self.name} {how} during the run" + (f"; its log ends:\n{log}" if log else "")
+        lines = self.log() if log else ""
+        return f"the {self.name} {how} during the run" + (f"; its log ends:\n{lines}" if lines else "")
 
     def running(self) -> bool:
         return self._process.poll() is None

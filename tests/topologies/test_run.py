@@ -187,20 +187,28 @@ import torch, torch.distributed as dist
 dist.init_process_group("gloo")
 x = torch.ones(100_000)
 dist.all_reduce(x)
+x.fill_(1.0)
 Path(sys.argv[1], f"pid{dist.get_rank()}").write_text(str(os.getpid()))
 deadline = time.monotonic() + 100
 if len(sys.argv) > 2 and sys.argv[2] == "raise" and dist.get_rank() == 1:
     raise ValueError("rank 1 gives up")
 while time.monotonic() < deadline:
     dist.all_reduce(x)
+    assert (x == dist.get_world_size()).all(), x
     x.fill_(1.0)
+    stop = torch.tensor([float(dist.get_rank() == 0 and Path(sys.argv[1], "stop").exists())])
+    dist.all_reduce(stop)
+    if stop.item():
+        print(f"rank {dist.get_rank()} stops", flush=True)
+        break
+dist.destroy_process_group()
 """
 
 
-def waiting_run(tmp_path: Path, *script_arguments: str) -> subprocess.Popen:
+def waiting_run(tmp_path: Path, *script_arguments: str, options: tuple[str, ...] = ()) -> subprocess.Popen:
     script = tmp_path / "waiting.py"
     script.write_text(WAITING_SCRIPT)
-    return start("--workers", "2", str(script), str(tmp_path), *script_arguments)
+    return start("--workers", "2", *options, str(script), str(tmp_path), *script_arguments)
 
 
 def worker_pids(tmp_path: Path, process: subprocess.Popen) -> list[int]:
@@ -295,3 +303,63 @@ def test_killed_launcher_leaves_no_process(tmp_path: Path) -> None:
     process.communicate(timeout=60)
     assert_gone(members)
     assert_no_sockets(process)
+
+
+# --- Parts that die ----------------------------------------------------------------------------
+
+
+def part(members: list[psutil.Process], *words: str) -> psutil.Process:
+    """The process of the run whose command line has these words."""
+    found = [p for p in members if all(word in p.cmdline() for word in words)]
+    assert len(found) == 1, found
+    return found[0]
+
+
+@pytest.mark.parametrize("transport", ["shm", pytest.param("udp", marks=pytest.mark.root)])
+def test_killed_switch_ends_the_run_and_is_named(tmp_path: Path, transport: str) -> None:
+    process = waiting_run(tmp_path, options=("--transport", transport))
+    worker_pids(tmp_path, process)
+    members = family(process)
+    part(members, "switch").kill()
+    output, _ = process.communicate(timeout=90)
+    assert process.returncode != 0
+    assert "the embedded switch was ended by SIGKILL during the run" in output
+    assert_gone(members)
+
+
+def test_killed_controller_is_named_and_training_goes_on(tmp_path: Path) -> None:
+    process = waiting_run(tmp_path)
+    worker_pids(tmp_path, process)
+    members = family(process)
+    part(members, "controller").kill()
+    (tmp_path / "stop").touch()
+    output, _ = process.communicate(timeout=90)
+    assert "the controller was ended by SIGKILL during the run; training goes on" in output
+    assert "rank 0 stops" in output
+    assert process.returncode == 1, output
+    assert_gone(members)
+
+
+def test_workers_do_not_outlive_a_killed_torchrun(tmp_path: Path) -> None:
+    process = waiting_run(tmp_path)
+    worker_pids(tmp_path, process)
+    members = family(process)
+    part(members, "torch.distributed.run").kill()
+    output, _ = process.communicate(timeout=90)
+    assert process.returncode == 128 + signal.SIGKILL
+    assert "Traceback" not in output, "the workers were ended before the switch was"
+    assert_gone(members)
+
+
+def test_stopped_switch_delays_the_run_only(tmp_path: Path) -> None:
+    process = waiting_run(tmp_path)
+    worker_pids(tmp_path, process)
+    switch = part(family(process), "switch")
+    switch.suspend()
+    (tmp_path / "stop").touch()
+    with pytest.raises(subprocess.TimeoutExpired):
+        process.wait(timeout=3)  # nothing is summed meanwhile
+    switch.resume()
+    output, _ = process.communicate(timeout=90)
+    assert process.returncode == 0, output
+    assert "rank 0 stops" in output
