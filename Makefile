@@ -4,8 +4,9 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN     = $(VENV)/bin
 STAMP   = $(VENV)/.installed
-# PyTorch's own index: PyPI's build for x86-64 Linux brings gigabytes of CUDA along.
-TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
+# More options for installing PyTorch, e.g. --index-url with PyTorch's index of CPU builds where pip's own
+# choice would bring gigabytes of CUDA along.
+TORCH_OPTIONS ?=
 
 .PHONY: help setup demo test lint p4 wire proto clean
 
@@ -18,8 +19,8 @@ $(VENV)/.dependencies: constraints.txt requirements.txt
 	@command -v $(PYTHON) >/dev/null || { echo "netreduce: $(PYTHON) not found; install Python 3.11 or set PYTHON=" >&2; exit 1; }
 	@command -v g++ >/dev/null && command -v gcc >/dev/null || { echo "netreduce: gcc and g++ are needed; on Debian: apt-get install build-essential" >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt --extra-index-url $(TORCH_INDEX) --no-deps torch
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -r requirements.txt torch
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt $(TORCH_OPTIONS) torch
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -r requirements.txt
 	@touch $@
 
 NATIVE = setup.py pyproject.toml softswitch/csrc/shm_port.h $(shell find host_agent/csrc -name '*.h' -o -name '*.cc')
