@@ -13,9 +13,9 @@ import struct
 
 from netreduce.p4 import artifacts, wire
 from netreduce.p4.generate import nr_offsets
-from netreduce.softswitch import pipeline as binding
 from netreduce.softswitch.native_cache import load_shared_object
 from netreduce.softswitch.pipeline import Pipeline
+from netreduce.softswitch.pipeline_abi import TransmitFunction
 
 LOOP = r"""
 #include <stdint.h>
@@ -93,7 +93,7 @@ def main() -> None:
     loop = load_shared_object([LOOP], "throughput", ["-fvisibility=default"])
     loop.run.restype = ctypes.c_double
     loop.transmitted.restype = ctypes.c_uint64
-    transmit = ctypes.cast(loop.transmit, binding.TransmitFunction)
+    transmit = ctypes.cast(loop.transmit, TransmitFunction)
     with Pipeline(artifacts.bmv2_json(), transmit=transmit) as pipeline:
         admit(pipeline, options.ranks)
         function = ctypes.cast(pipeline.ops.process, ctypes.c_void_p)

@@ -20,7 +20,9 @@ import psutil
 from google.protobuf import text_format
 from google.protobuf.message import DecodeError
 
-from .core import DROP_PORT, LOG_LEVELS, PORT_COUNT, Fault, SwitchCore, SwitchError
+from .core import SwitchCore
+from .core_library import DROP_PORT, LOG_LEVELS, PORT_COUNT, SwitchError
+from .fault import Fault
 from .native_cache import CompilationFailed, CompilerNotFound
 
 PR_SET_PDEATHSIG = 1

@@ -1,4 +1,4 @@
-"""A compiled P4 program in this process: the ctypes binding of ``csrc/pipeline.h``.
+"""A compiled P4 program in this process, without ports: for tests and benchmarks.
 
 Tables, actions, counters and registers are named by their JSON ids; :class:`Program` has the names.
 Key and action values are Python integers.
@@ -8,118 +8,31 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Sequence
-from ctypes import POINTER, Structure, c_char_p, c_int, c_int32, c_uint8, c_uint32, c_uint64, c_void_p
+from ctypes import c_uint64
 from dataclasses import dataclass
 from pathlib import Path
 
 from .compiler import CompiledProgram, compile_program
+from .pipeline_abi import (
+    DigestFunction,
+    Host,
+    LogFunction,
+    NativeCounter,
+    NativeEntry,
+    NowFunction,
+    ProgramError,
+    Replica,
+    TransmitFunction,
+    load_ops,
+)
 from .translator import Program
 from .translator.program import Action, Table
-
-PIPELINE_ABI = 1
-
-
-class PipelineError(Exception):
-    """A pipeline function refused; ``status`` is one of the SSW_E* values of pipeline.h."""
-
-    NAMES = {  # noqa: RUF012
-        -1: "there is no such table, entry, action, group or cell",
-        -2: "the entry is there already",
-        -3: "the table or group has no room",
-        -4: "malformed key, data or argument",
-        -5: "out of memory",
-        -6: "the table or default action is const",
-    }
-
-    def __init__(self, status: int, what: str):
-        self.status = status
-        super().__init__(f"{what}: {self.NAMES.get(status, f'status {status}')}")
-
-
-SSW_ENOENT, SSW_EEXIST, SSW_EFULL, SSW_EINVAL, SSW_ENOMEM, SSW_ECONST = range(-1, -7, -1)
-
-TransmitFunction = ctypes.CFUNCTYPE(None, c_void_p, c_uint32, POINTER(c_uint8), c_uint32)
-DigestFunction = ctypes.CFUNCTYPE(None, c_void_p, c_uint32, POINTER(c_uint8), c_uint32)
-LogFunction = ctypes.CFUNCTYPE(None, c_void_p, c_int, c_char_p)
-NowFunction = ctypes.CFUNCTYPE(c_uint64, c_void_p)
-
-
-class Host(Structure):
-    _fields_ = [
-        ("context", c_void_p),
-        ("transmit", TransmitFunction),
-        ("digest", DigestFunction),
-        ("log", LogFunction),
-        ("now_us", NowFunction),
-    ]
-
-
-class NativeEntry(Structure):
-    _fields_ = [
-        ("value", c_char_p),
-        ("mask", c_char_p),
-        ("priority", c_int32),
-        ("action", c_uint32),
-        ("data", c_char_p),
-        ("data_length", c_uint32),
-    ]
-
-
-class NativeCounter(Structure):
-    _fields_ = [("packets", c_uint64), ("bytes", c_uint64)]
-
-
-class Replica(Structure):
-    _fields_ = [("port", c_uint32), ("instance", c_uint32)]
-
-
-def _function(*arguments: type) -> type:
-    return ctypes.CFUNCTYPE(c_int, c_void_p, *arguments)
-
-
-class PipelineOps(Structure):
-    """The C structure ``ssw_pipeline_ops``, field by field."""
-
-    _fields_ = [
-        ("abi", c_uint32),
-        ("create", ctypes.CFUNCTYPE(c_void_p, POINTER(Host))),
-        ("destroy", ctypes.CFUNCTYPE(None, c_void_p)),
-        ("process", ctypes.CFUNCTYPE(None, c_void_p, c_uint32, c_char_p, c_uint32)),
-        ("table_insert", _function(c_uint32, POINTER(NativeEntry), POINTER(c_uint64))),
-        ("table_modify", _function(c_uint32, c_uint64, c_uint32, c_char_p, c_uint32)),
-        ("table_delete", _function(c_uint32, c_uint64)),
-        ("table_set_default", _function(c_uint32, c_uint32, c_char_p, c_uint32)),
-        ("table_reset_default", _function(c_uint32)),
-        ("table_counter_read", _function(c_uint32, c_uint64, POINTER(NativeCounter))),
-        ("table_counter_write", _function(c_uint32, c_uint64, POINTER(NativeCounter))),
-        ("counter_read", _function(c_uint32, c_uint64, c_uint64, POINTER(NativeCounter))),
-        ("counter_write", _function(c_uint32, c_uint64, POINTER(NativeCounter))),
-        ("register_read", _function(c_uint32, c_uint64, c_char_p, c_uint32)),
-        ("register_write", _function(c_uint32, c_uint64, c_char_p, c_uint32)),
-        ("multicast_set", _function(c_uint32, POINTER(Replica), c_uint32)),
-        ("clone_session_set", _function(c_uint32, POINTER(Replica), c_uint32, c_uint32)),
-    ]
 
 
 @dataclass(frozen=True)
 class Count:
     packets: int
     bytes: int
-
-
-def load_ops(library: Path) -> PipelineOps:
-    """The operations of a compiled program; they stay valid for the life of the process.
-
-    Raises:
-        OSError: the file is not a shared object of a compiled program.
-    """
-    try:
-        ops = PipelineOps.in_dll(ctypes.CDLL(str(library)), "ssw_pipeline_ops_v1")
-    except ValueError as error:
-        raise OSError(f"{library} is not a compiled P4 program: {error}") from error
-    if ops.abi != PIPELINE_ABI:
-        raise OSError(f"{library} has pipeline interface {ops.abi}, this switch has {PIPELINE_ABI}")
-    return ops
 
 
 def pack(values: Sequence[int], widths: Sequence[int]) -> bytes:
@@ -186,7 +99,7 @@ class Pipeline:
 
     def _check(self, status: int, what: str) -> None:
         if status != 0:
-            raise PipelineError(status, what)
+            raise ProgramError(what, status)
 
     # --- Tables --------------------------------------------------------------------------------
 
@@ -214,7 +127,7 @@ class Pipeline:
         """Adds an entry and returns its handle; ``masks`` as in ``ssw_entry`` (by default exact).
 
         Raises:
-            PipelineError
+            ProgramError
         """
         table = self.table(table)
         chosen = self._action(table, action)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..core import Instance, ProgramError
+from ..instance import Instance
+from ..pipeline_abi import ProgramError
 from .errors import from_program, invalid_argument, out_of_range, unimplemented
 from .protos import p4d, p4r
 from .schema import ArrayInfo, Schema

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import grpc
 from google.protobuf import any_pb2
 
-from ..core import ProgramError, ProgramStatus
+from ..pipeline_abi import ProgramError, ProgramStatus
 from .protos import p4r, rpc_code, rpc_status
 
 STATUS_DETAILS = "grpc-status-details-bin"

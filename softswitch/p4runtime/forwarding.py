@@ -8,7 +8,9 @@ from pathlib import Path
 
 from google.protobuf.message import Message
 
-from ..core import Instance, SwitchCore, SwitchError
+from ..core import SwitchCore
+from ..core_library import SwitchError
+from ..instance import Instance
 from ..native_cache import CompilationFailed, CompilerNotFound
 from ..translator import MalformedProgram, Program, TranslationError, load_program
 from .cells import Cells

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..core import DROP_PORT, Instance, ProgramError
+from ..core_library import DROP_PORT
+from ..instance import Instance
+from ..pipeline_abi import ProgramError
 from .errors import already_exists, from_program, invalid_argument, not_found, unimplemented
 from .protos import p4r
 from .values import decode

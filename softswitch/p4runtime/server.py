@@ -10,7 +10,8 @@ from concurrent import futures
 import grpc
 from google.protobuf.message import Message
 
-from ..core import SwitchCore, SwitchError
+from ..core import SwitchCore
+from ..core_library import SwitchError
 from .arbitration import MAX_STREAMS, Arbitration
 from .errors import (
     STATUS_DETAILS,

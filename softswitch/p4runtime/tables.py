@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ..core import Instance, ProgramError
+from ..instance import Instance
+from ..pipeline_abi import ProgramError
 from .errors import (
     already_exists,
     from_program,

@@ -12,7 +12,9 @@ from pathlib import Path
 from tempfile import mkdtemp
 
 from netreduce.softswitch.build import CSRC
-from netreduce.softswitch.core import Fault, Instance, SwitchCore
+from netreduce.softswitch.core import SwitchCore
+from netreduce.softswitch.fault import Fault
+from netreduce.softswitch.instance import Instance
 
 _names = itertools.count()
 

@@ -6,7 +6,8 @@ import time
 import pytest
 from hub import frame, running_hub
 
-from netreduce.softswitch.core import Fault, PortKind, PortStats
+from netreduce.softswitch.core import PortKind, PortStats
+from netreduce.softswitch.fault import Fault
 from netreduce.softswitch.shm_client import ShmPort
 
 SOON = 10.0

@@ -13,7 +13,8 @@ import pytest
 from hub import flood_frame, frame, running_hub
 from pyroute2 import IPRoute
 
-from netreduce.softswitch.core import PortKind, SwitchError
+from netreduce.softswitch.core import PortKind
+from netreduce.softswitch.core_library import SwitchError
 from netreduce.softswitch.shm_client import ShmPort
 
 pytestmark = pytest.mark.root

@@ -15,7 +15,8 @@ import pytest
 from hub import echo_frame, flood_frame, frame, running_hub
 
 from netreduce.softswitch import shm_client
-from netreduce.softswitch.core import PortKind, SwitchCore, SwitchError
+from netreduce.softswitch.core import PortKind, SwitchCore
+from netreduce.softswitch.core_library import SwitchError
 from netreduce.softswitch.shm_client import ShmPort, unix_address
 
 SOON = 10.0

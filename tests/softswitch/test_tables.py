@@ -8,16 +8,8 @@ from dataclasses import dataclass
 import pytest
 from bmv2_json import BOUNCE, ProgramBuilder, assign, const, field, key, param, primitive, table
 
-from netreduce.softswitch.pipeline import (
-    SSW_ECONST,
-    SSW_EEXIST,
-    SSW_EFULL,
-    SSW_EINVAL,
-    SSW_ENOENT,
-    Count,
-    Pipeline,
-    PipelineError,
-)
+from netreduce.softswitch.pipeline import Count, Pipeline
+from netreduce.softswitch.pipeline_abi import ProgramError, ProgramStatus
 
 FIELDS = {"a": 16, "b": 12, "c": 4, "d": 128, "e": 32}
 """Fields of the header ``h``, all of which a table may match on."""
@@ -55,7 +47,7 @@ def insert(pipeline: Pipeline, values, number: int, masks=None, priority: int = 
 
 
 def status_of(call) -> int:
-    with pytest.raises(PipelineError) as caught:
+    with pytest.raises(ProgramError) as caught:
         call()
     return caught.value.status
 
@@ -69,7 +61,7 @@ def test_exact_table_of_many_entries():
     with Pipeline(program(("exact", "a"), ("exact", "e"), max_size=count)) as pipeline:
         keys = [(i % 65536, i * 2654435761 % (1 << 32)) for i in range(count)]
         handles = [insert(pipeline, k, i) for i, k in enumerate(keys)]
-        assert status_of(lambda: insert(pipeline, (1, 1), 0)) == SSW_EFULL
+        assert status_of(lambda: insert(pipeline, (1, 1), 0)) == ProgramStatus.FULL
         for i in range(0, count, 2):
             pipeline.delete("t", handles[i])
         for i in range(0, count, 7):
@@ -93,25 +85,25 @@ def test_exact_table_on_a_wide_field_and_wide_action_data():
 def test_entries_and_handles():
     with Pipeline(program(("exact", "a"))) as pipeline:
         handle = insert(pipeline, (1,), 1)
-        assert status_of(lambda: insert(pipeline, (1,), 2)) == SSW_EEXIST
+        assert status_of(lambda: insert(pipeline, (1,), 2)) == ProgramStatus.EXISTS
         pipeline.modify("t", handle, "mark", [7, 0])
         assert mark(pipeline, a=1) == 7
         pipeline.delete("t", handle)
         assert mark(pipeline, a=1) == 0xFFFF
         again = insert(pipeline, (1,), 3)
         assert again != handle, "a deleted entry's handle must not name its successor"
-        assert status_of(lambda: pipeline.delete("t", handle)) == SSW_ENOENT
-        assert status_of(lambda: pipeline.modify("t", handle, "mark", [1, 1])) == SSW_ENOENT
+        assert status_of(lambda: pipeline.delete("t", handle)) == ProgramStatus.NOT_FOUND
+        assert status_of(lambda: pipeline.modify("t", handle, "mark", [1, 1])) == ProgramStatus.NOT_FOUND
         assert mark(pipeline, a=1) == 3
 
 
 def test_malformed_entries_are_refused():
     with Pipeline(program(("exact", "b"))) as pipeline:
-        assert status_of(lambda: insert(pipeline, (0x1000,), 1)) == SSW_EINVAL  # 13 bits
+        assert status_of(lambda: insert(pipeline, (0x1000,), 1)) == ProgramStatus.INVALID  # 13 bits
         entry_data = pipeline.ops  # too little data
-        assert entry_data.table_set_default(pipeline.instance, 0, 0, b"\0" * 3, 3) == SSW_EINVAL
-        assert entry_data.table_set_default(pipeline.instance, 0, 77, None, 0) == SSW_EINVAL
-        assert entry_data.table_set_default(pipeline.instance, 55, 0, None, 0) == SSW_ENOENT
+        assert entry_data.table_set_default(pipeline.instance, 0, 0, b"\0" * 3, 3) == ProgramStatus.INVALID
+        assert entry_data.table_set_default(pipeline.instance, 0, 77, None, 0) == ProgramStatus.INVALID
+        assert entry_data.table_set_default(pipeline.instance, 55, 0, None, 0) == ProgramStatus.NOT_FOUND
 
 
 def test_fields_of_invalid_headers_match_as_zero():
@@ -207,7 +199,7 @@ def test_random_entries_against_a_model(keys):
             ]
             if same:
                 refused = status_of(lambda e=entry: insert(pipeline, e.values, e.number, e.masks, e.priority))
-                assert refused == SSW_EEXIST
+                assert refused == ProgramStatus.EXISTS
                 continue
             handles[step] = insert(pipeline, entry.values, step, entry.masks, entry.priority)
             if None in rows:
@@ -231,9 +223,9 @@ def test_random_entries_against_a_model(keys):
 
 def test_malformed_masks_are_refused():
     with Pipeline(program(("lpm", "e"))) as pipeline:
-        assert status_of(lambda: insert(pipeline, (0,), 1, masks=(0x00FF0000,))) == SSW_EINVAL
+        assert status_of(lambda: insert(pipeline, (0,), 1, masks=(0x00FF0000,))) == ProgramStatus.INVALID
     with Pipeline(program(("range", "a"))) as pipeline:
-        assert status_of(lambda: insert(pipeline, (5,), 1, masks=(4,))) == SSW_EINVAL
+        assert status_of(lambda: insert(pipeline, (5,), 1, masks=(4,))) == ProgramStatus.INVALID
 
 
 # --- Default actions and constant tables --------------------------------------------------------
@@ -263,9 +255,9 @@ def test_const_default_action_and_const_entries():
     ]  # fmt: skip
     with Pipeline(program(("ternary", "a"), entries=entries, const=True)) as pipeline:
         assert [mark(pipeline, a=a) for a in (0x0101, 0x0201, 0x0202)] == [1, 2, 0xFFFF]
-        assert status_of(lambda: insert(pipeline, (9,), 9, masks=(0xFFFF,))) == SSW_ECONST
-        assert status_of(lambda: pipeline.delete("t", 1)) == SSW_ECONST
-        assert status_of(lambda: pipeline.set_default("t", "mark", [1, 1])) == SSW_ECONST
+        assert status_of(lambda: insert(pipeline, (9,), 9, masks=(0xFFFF,))) == ProgramStatus.CONST
+        assert status_of(lambda: pipeline.delete("t", 1)) == ProgramStatus.CONST
+        assert status_of(lambda: pipeline.set_default("t", "mark", [1, 1])) == ProgramStatus.CONST
 
 
 def test_const_entries_of_every_kind():

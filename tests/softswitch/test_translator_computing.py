@@ -13,7 +13,8 @@ import pytest
 from bmv2_json import ProgramBuilder, assign, const, expression, field, op, primitive, table
 from scapy.layers.inet import IP, UDP
 
-from netreduce.softswitch.pipeline import SSW_EINVAL, SSW_ENOENT, Count, Pipeline, PipelineError
+from netreduce.softswitch.pipeline import Count, Pipeline
+from netreduce.softswitch.pipeline_abi import ProgramError, ProgramStatus
 
 PROGRAM = Path(__file__).parent / "programs" / "computing.json"
 REPORT = struct.Struct(">BHIHQHIHHB9sI")
@@ -137,13 +138,13 @@ def test_accesses_out_of_bounds_do_nothing(pipeline):
     assert (report.packets, report.small, report.big) == (0, 0, bytes(9))
     assert [pipeline.read_register("Forward.seen", i) for i in range(16)] == [0] * 16
     assert pipeline.counters("Forward.sizes") == [Count(0, 0)] * 16
-    for index, status in ((16, SSW_ENOENT), (1 << 63, SSW_ENOENT)):
-        with pytest.raises(PipelineError) as caught:
+    for index, status in ((16, ProgramStatus.NOT_FOUND), (1 << 63, ProgramStatus.NOT_FOUND)):
+        with pytest.raises(ProgramError) as caught:
             pipeline.read_register("Forward.seen", index)
         assert caught.value.status == status
-    with pytest.raises(PipelineError) as caught:
+    with pytest.raises(ProgramError) as caught:
         pipeline.write_register("Forward.small", 0, 32)
-    assert caught.value.status == SSW_EINVAL
+    assert caught.value.status == ProgramStatus.INVALID
 
 
 def test_counters_count_packets_and_ingress_bytes(pipeline):
@@ -154,7 +155,7 @@ def test_counters_count_packets_and_ingress_bytes(pipeline):
     pipeline.set_counter("Forward.sizes", 3, Count(1, 2))
     send(pipeline, datagram())
     assert pipeline.counters("Forward.sizes", 3, 1) == [Count(2, 2 + len(datagram()))]
-    with pytest.raises(PipelineError):
+    with pytest.raises(ProgramError):
         pipeline.counters("Forward.sizes", 10, 7)
 
 

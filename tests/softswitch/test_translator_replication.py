@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from netreduce.softswitch.pipeline import SSW_EINVAL, SSW_ENOENT, Pipeline, PipelineError
+from netreduce.softswitch.pipeline import Pipeline
+from netreduce.softswitch.pipeline_abi import ProgramError, ProgramStatus
 
 PROGRAM = Path(__file__).parent / "programs" / "replicating.json"
 
@@ -88,8 +89,9 @@ def test_groups_change_and_go(pipeline):
     assert [port for port, _ in send(pipeline, MULTICAST, group=1)] == [4]
     pipeline.set_multicast(1, [])
     assert send(pipeline, MULTICAST, group=1) == []
-    for group, status in ((1, SSW_ENOENT), (0, SSW_EINVAL), (65536, SSW_EINVAL)):
-        with pytest.raises(PipelineError) as caught:
+    refusals = {1: ProgramStatus.NOT_FOUND, 0: ProgramStatus.INVALID, 65536: ProgramStatus.INVALID}
+    for group, status in refusals.items():
+        with pytest.raises(ProgramError) as caught:
             pipeline.set_multicast(group, [])
         assert caught.value.status == status
 
