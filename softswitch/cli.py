@@ -6,10 +6,10 @@ import ctypes
 import json
 import logging
 import os
+import queue
 import re
 import signal
 import sys
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
@@ -125,7 +125,7 @@ def switch(
     )
     try:
         with (
-            _stop_on_signals() as stop,
+            _signals() as signals,
             SwitchCore(cpu_port=cpu_port, drop_port=drop_port, log_level=log_level) as core,
         ):
             for fault in faults:
@@ -137,23 +137,25 @@ def switch(
             for port, interface in interfaces:
                 core.add_interface(port, interface)
             try:
-                _serve(core, device_id, grpc_server_addr, json_path, p4info_path, ready_fd, stop)
+                _serve(core, device_id, grpc_server_addr, json_path, p4info_path, ready_fd, signals)
             finally:
                 _end_compilers()
     except (SwitchError, CompilerNotFound, CompilationFailed, OSError) as error:
         raise click.ClickException(str(error)) from error
 
 
-class _Stop(threading.Event):
-    """Set by SIGINT and SIGTERM; until ``serving`` they also break off what is under way."""
+class _Signals:
+    """The signals that arrive; until ``serving``, those that stop the switch break off what is under way.
+
+    In a queue, because handlers run in the thread that waits: it might hold the lock of an event.
+    """
 
     def __init__(self) -> None:
-        super().__init__()
         self.serving = False
-        self.statistics_wanted = threading.Event()
+        self.arrived: queue.SimpleQueue[int] = queue.SimpleQueue()
 
 
-def _serve(core, device_id, address, json_path, p4info_path, ready_fd, stop: _Stop) -> None:
+def _serve(core, device_id, address, json_path, p4info_path, ready_fd, signals: _Signals) -> None:
     # Here and not above: --help and usage errors need not wait for gRPC.
     from .build import build_pipeline
     from .p4runtime import P4RuntimeServer
@@ -164,13 +166,10 @@ def _serve(core, device_id, address, json_path, p4info_path, ready_fd, stop: _St
     core.start()
     bound = server.serve(address)
     try:
-        stop.serving = True
+        signals.serving = True
         _report_ready(bound, ready_fd)
-        while not stop.is_set():
-            if stop.statistics_wanted.wait(3600):
-                stop.statistics_wanted.clear()
-                if not stop.is_set():
-                    click.echo(json.dumps(_statistics(core)), err=True)
+        while signals.arrived.get() not in STOP_SIGNALS:
+            click.echo(json.dumps(_statistics(core)), err=True)
     finally:
         server.stop()
 
@@ -207,22 +206,18 @@ def _report_ready(address: str, ready_fd: int | None) -> None:
 
 
 @contextmanager
-def _stop_on_signals() -> Iterator[_Stop]:
-    stop = _Stop()
+def _signals() -> Iterator[_Signals]:
+    signals = _Signals()
 
     def handle(number: int, _frame) -> None:
-        if number != signal.SIGUSR1:
-            stop.set()
-        stop.statistics_wanted.set()  # ends the wait
-        if number == signal.SIGUSR1:
-            return
-        if not stop.serving:
+        signals.arrived.put(number)
+        if number in STOP_SIGNALS and not signals.serving:
             _end_compilers()  # before their parent goes and they are nobody's children
             raise SystemExit(0)
 
     before = {number: signal.signal(number, handle) for number in (*STOP_SIGNALS, signal.SIGUSR1)}
     try:
-        yield stop
+        yield signals
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

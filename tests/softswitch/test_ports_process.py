@@ -88,6 +88,17 @@ def test_signal_ends_it_cleanly(number: int, tmp_path) -> None:
         channel.close()
 
 
+def test_signals_at_any_moment_are_heard() -> None:
+    """Also those that come while the switch begins to wait for the next, or writes its statistics."""
+    with running() as (process, _):
+        for _ in range(300):
+            process.send_signal(signal.SIGUSR1)
+        process.send_signal(signal.SIGTERM)
+        _, statistics = process.communicate(timeout=SOON)
+        assert process.returncode == 0
+        assert all("switch" in json.loads(line) for line in statistics.splitlines())
+
+
 def test_kill_leaves_nothing() -> None:
     name = socket_name()
     with running("--shm-socket", name) as (process, address), ShmPort(name, 1) as port:
