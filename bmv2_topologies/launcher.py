@@ -16,7 +16,7 @@ from pathlib import Path
 
 from netreduce.controller.api import job_service_pb2 as api
 from netreduce.p4 import wire
-from netreduce.softswitch.core import Fault
+from netreduce.softswitch.fault import Fault
 from netreduce.topologies import enter_host
 from netreduce.topologies.embedded import EmbeddedOptions, EmbeddedStack
 from netreduce.topologies.namespaces import HostNamespaces
