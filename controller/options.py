@@ -21,7 +21,7 @@ class ControllerOptions:
     "Packets a rank may have outstanding: a power of two up to MAX_WINDOW. A stream uses twice as many slots."
 
     lease: timedelta = timedelta(seconds=60)
-    "A member that reports nothing for so long is taken for dead."
+    "A member whose process answers nothing for so long, or that does not attend, is taken for dead."
 
     join_timeout: timedelta = timedelta(seconds=60)
     "How long ranks wait for each other when their requests do not say."

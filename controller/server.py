@@ -8,7 +8,7 @@ from datetime import timedelta
 import grpc
 
 from netreduce.controller.api import job_service_pb2_grpc as pb_grpc
-from netreduce.controller.clock import Clock, SystemClock
+from netreduce.controller.clock import AttentiveClock, Clock, SystemClock
 from netreduce.controller.job_service import JobService
 from netreduce.controller.jobs.manager import JobManager
 from netreduce.controller.log import logger
@@ -38,7 +38,7 @@ class Controller:
 
     def __init__(self, options: ControllerOptions, clock: Clock | None = None):
         self._options = options
-        clock = clock or SystemClock()
+        clock = self._clock = AttentiveClock(clock or SystemClock())
         inventory = load_topology(options.topology)
         program = load_program(options.p4info, options.p4blob)
         self.manager = JobManager(inventory, options, clock)
@@ -101,7 +101,8 @@ class Controller:
 
     def _make_server(self) -> grpc.aio.Server:
         # Without this option Linux lets two servers share a port, and each gets half of the calls.
-        server = grpc.aio.server(options=[("grpc.so_reuseport", 0)])
+        options = [("grpc.so_reuseport", 0), *_presence(self._options.lease)]
+        server = grpc.aio.server(options=options)
         pb_grpc.add_JobServiceServicer_to_server(JobService(self.manager), server)
         pb_grpc.add_OperatorServiceServicer_to_server(OperatorService(self.manager), server)
         host = self._options.listen.rpartition(":")[0]
@@ -116,7 +117,27 @@ class Controller:
         return server
 
     async def _maintain(self) -> None:
+        missed = self._clock.look()
+        if missed:
+            LOG.warning("did not run for %.0f s; leases and deadlines are extended by that", missed)
         self.manager.maintain()
+
+
+def _presence(lease: timedelta) -> list[tuple[str, int]]:
+    """Channel options that end a member's stream when its process has not answered for ``lease``.
+
+    HTTP/2 pings are answered by gRPC's own threads: also while the script holds the interpreter's lock for
+    minutes, in which no report can be made.
+    """
+    milliseconds = lease / timedelta(milliseconds=1)
+    interval = max(1, int(milliseconds / 3))
+    patience = max(1, int(milliseconds) - interval)
+    return [
+        ("grpc.keepalive_time_ms", interval),
+        ("grpc.keepalive_timeout_ms", patience),
+        ("grpc.http2.ping_timeout_ms", patience),  # the limit that counts, a minute by default
+        ("grpc.http2.max_pings_without_data", 0),  # no limit
+    ]
 
 
 def _every(period: timedelta, work: Callable[[], Awaitable[None]], name: str) -> asyncio.Task:

@@ -37,7 +37,7 @@ PR_SET_PDEATHSIG = 1
     default=ControllerOptions.lease.total_seconds(),
     show_default=True,
     metavar="S",
-    help="A member silent for so long is taken for dead.",
+    help="A member whose process does not answer for so long is taken for dead.",
 )
 @click.option(
     "--join-timeout",

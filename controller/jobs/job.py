@@ -38,8 +38,8 @@ class Member:
     request: pb.JoinRequest
     ticket: str
     state: MemberState = MemberState.JOINING
-    reported_at: float = 0.0
-    "Clock reading of the last sign of life."
+    admitted_at: float = 0.0
+    "Clock reading."
     statistics: pb.HostStatistics = field(default_factory=pb.HostStatistics)
     results_delivered: int = 0
 

@@ -90,12 +90,10 @@ class JobManager:
             raise Refusal(f"{member.describe()} attends {job.describe()} already")
         if member.state is MemberState.ADMITTED:
             member.state = MemberState.ATTENDING
-        member.reported_at = self._clock.monotonic()
         return job, member
 
     def report(self, member: Member, report: pb.MemberReport) -> None:
-        """A sign of life, with statistics; those that come with Leave are final, whatever arrives later."""
-        member.reported_at = self._clock.monotonic()
+        """Statistics of a member; those that come with Leave are final, whatever arrives later."""
         if report.HasField("statistics") and member.state is not MemberState.LEFT:
             member.statistics.CopyFrom(report.statistics)
 
@@ -134,10 +132,11 @@ class JobManager:
                 self._refuse(job, timeout_reason(job))
         for job in self._active():
             for member in job.members.values():
-                present = member.state in (MemberState.ADMITTED, MemberState.ATTENDING)
-                if present and now - member.reported_at >= self._options.lease.total_seconds():
+                # Whoever attends is there as long as its stream is (see server._presence), reports or not.
+                absent = member.state is MemberState.ADMITTED
+                if absent and now - member.admitted_at >= self._options.lease.total_seconds():
                     seconds = f"{self._options.lease.total_seconds():g}"
-                    self._lose(job, member, f"is taken for dead: it reported nothing for {seconds} s")
+                    self._lose(job, member, f"is taken for dead: it did not attend within {seconds} s")
                     break
         for name, session in self.sessions.items():
             limit = self._options.unreachable_limit.total_seconds()
@@ -270,7 +269,7 @@ class JobManager:
     def _activate(self, job: Job) -> None:
         now = self._clock.monotonic()
         for member in job.members.values():
-            member.reported_at = now
+            member.admitted_at = now
             if member.state is MemberState.JOINING:
                 member.state = MemberState.ADMITTED
             self._tickets[member.ticket] = (job, member)
