@@ -40,13 +40,13 @@ class Metrics:
         return cls(**json.loads(path.read_text()))
 
 
-def train_with_gloo(workers: int, arguments: list[str]) -> int:
-    """The same script under torchrun alone; returns the exit code."""
+def train_with_gloo(workers: int, arguments: list[str], folder: Path) -> int:
+    """The same script under torchrun alone, whose own files go to `folder`; returns the exit code."""
     environment = {k: v for k, v in os.environ.items() if not k.startswith("NETREDUCE_")}
     environment.setdefault("OMP_NUM_THREADS", "1")
     command = [
         sys.executable, "-m", "torch.distributed.run", "--standalone",
-        "--nproc-per-node", str(workers), str(SCRIPT), *arguments,
+        "--nproc-per-node", str(workers), "--log-dir", str(folder), str(SCRIPT), *arguments,
     ]  # fmt: skip
     return subprocess.run(command, env=environment, preexec_fn=die_with_parent(), check=False).returncode
 
@@ -130,7 +130,7 @@ def _compare(options: argparse.Namespace, folder: Path, console: Console) -> int
     gloo_file, switch_file = folder / "gloo.json", folder / "switch.json"
     arguments = ["--epochs", str(options.epochs), "--metrics"]
     console.rule(f"1/2  plain Gloo, {options.workers} workers")
-    code = train_with_gloo(options.workers, [*arguments, str(gloo_file)])
+    code = train_with_gloo(options.workers, [*arguments, str(gloo_file)], folder)
     if code:
         console.print(f"the run under plain Gloo failed with exit code {code}", style="bold red")
         return code
