@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import signal
 import sys
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -144,9 +145,60 @@ def test_lease_expiry_over_the_wire(run, tmp_path):
         async with setup(tmp_path, lease=timedelta(seconds=0.5)) as s:
             replies = await s.admitted()
             assert replies[0].lease_ms == 500
-            streams = [await s.attend(reply) for reply in replies]
-            events = await asyncio.wait_for(asyncio.gather(*(t.read() for t in streams)), PATIENCE)
-            assert "reported nothing for 0.5 s" in events[0].abort.reason
+            stream = await s.attend(replies[0])
+            event = await asyncio.wait_for(stream.read(), PATIENCE)
+            assert event.abort.rank == 1 and "did not attend within 0.5 s" in event.abort.reason
+
+    run(test())
+
+
+@contextlib.asynccontextmanager
+async def silent_member(s: Setup, reply: pb.JoinReply) -> AsyncIterator[asyncio.subprocess.Process]:
+    """A process that attends; see silent_member.py."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        str(Path(__file__).with_name("silent_member.py")),
+        s.controller.address,
+        reply.member,
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+    )
+    try:
+        assert await asyncio.wait_for(process.stdout.readline(), PATIENCE) == b"attending\n"
+        member = s.controller.manager._tickets[reply.member][1]
+        await until(lambda: member.state.value == "attending")
+        yield process
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.wait()
+
+
+def test_a_member_may_hold_its_interpreter_for_longer_than_the_lease(run, tmp_path):
+    async def test():
+        lease = 2.0
+        async with setup(tmp_path, lease=timedelta(seconds=lease)) as s:
+            replies = await s.admitted()
+            stream = await s.attend(replies[0])
+            async with silent_member(s, replies[1]) as process:
+                process.stdin.write(f"{2.5 * lease}\n".encode())
+                assert await asyncio.wait_for(process.stdout.readline(), PATIENCE) == b"back\n"
+                assert (await s.job()).state == "active"
+            event = await asyncio.wait_for(stream.read(), PATIENCE)
+            assert event.abort.rank == 1
+
+    run(test())
+
+
+def test_a_member_that_is_stopped_loses_its_lease(run, tmp_path):
+    async def test():
+        async with setup(tmp_path, lease=timedelta(seconds=1)) as s:
+            replies = await s.admitted()
+            stream = await s.attend(replies[0])
+            async with silent_member(s, replies[1]) as process:
+                process.send_signal(signal.SIGSTOP)
+                event = await asyncio.wait_for(stream.read(), PATIENCE)
+                assert event.abort.rank == 1 and "its connection ended" in event.abort.reason
 
     run(test())
 
