@@ -70,38 +70,100 @@ class FaultType(click.ParamType):
 
 
 @click.command()
-@click.option("--json", "json_path", type=click.Path(exists=True, dir_okay=False, path_type=Path),
-              help="Program to run from the start: BMv2 JSON as p4c writes it.  Needs --p4info.")
-@click.option("--p4info", "p4info_path", type=click.Path(exists=True, dir_okay=False, path_type=Path),
-              help="P4Info of the program, as text or binary protobuf.")
-@click.option("--no-p4", is_flag=True, help="Start without a program and wait for a controller to push one "
-              "(the default without --json).")
-@click.option("-i", "--interface", "interfaces", type=InterfaceType(), multiple=True,
-              help="Plug a network interface (veth, tap, NIC) into a port; needs root.  Repeatable.  Its "
-              "tso, gso and gro offloads are turned off.")
-@click.option("--shm-socket", metavar="NAME", help="Unix socket on which processes of the same user plug "
-              "shared-memory ports in; @name is in the abstract namespace.")
-@click.option("--shm-ports", type=PortRangesType(), default="1-64", show_default=True,
-              help="Ports open to shared-memory clients, for example 1-64 or 1,3,8-15.")
-@click.option("--device-id", type=click.IntRange(0, (1 << 64) - 1), default=1, show_default=True,
-              help="Device id that controllers must name; 0 is legal here, unlike on BMv2.")
-@click.option("--grpc-server-addr", metavar="HOST:PORT", default="127.0.0.1:9559", show_default=True,
-              help="Where to serve P4Runtime; port 0 lets the system pick one (see --ready-fd).")
-@click.option("--cpu-port", type=click.IntRange(1, PORT_COUNT - 1),
-              help="Port of packet-in and packet-out; without it there is neither.")
-@click.option("--drop-port", type=click.IntRange(0, DROP_PORT), default=DROP_PORT, show_default=True,
-              help="Port that drops what is sent to it.")
-@click.option("--fault", "faults", type=FaultType(), multiple=True,
-              help="Inject faults: drop=P,duplicate=P,reorder=P,seed=N[,port=N][,direction=in|out][,depth=8]"
-              "[,hold_ms=5].  Same seed, same fate of every frame.  Repeatable; a later one replaces an "
-              "earlier one of the same port and direction.")
-@click.option("--ready-fd", type=click.IntRange(0), metavar="FD",
-              help="Write one line with the bound P4Runtime address to this descriptor, and close it, once "
-              "everything is ready; it is printed to standard output otherwise.")
-@click.option("--exit-with-parent", is_flag=True, help="Stop when the process that started this one ends, "
-              "whatever way (strictly: its thread that did).")
-@click.option("-L", "--log-level", type=click.Choice(LOG_LEVELS), default="warning", show_default=True,
-              help="Least severity of what is logged to standard error.")
+@click.option(
+    "--json",
+    "json_path",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Program to run from the start: BMv2 JSON as p4c writes it.  Needs --p4info.",
+)
+@click.option(
+    "--p4info",
+    "p4info_path",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="P4Info of the program, as text or binary protobuf.",
+)
+@click.option(
+    "--no-p4",
+    is_flag=True,
+    help="Start without a program and wait for a controller to push one (the default without --json).",
+)
+@click.option(
+    "-i",
+    "--interface",
+    "interfaces",
+    type=InterfaceType(),
+    multiple=True,
+    help="Plug a network interface (veth, tap, NIC) into a port; needs root.  Repeatable.  Its "
+    "tso, gso and gro offloads are turned off.",
+)
+@click.option(
+    "--shm-socket",
+    metavar="NAME",
+    help="Unix socket on which processes of the same user plug "
+    "shared-memory ports in; @name is in the abstract namespace.",
+)
+@click.option(
+    "--shm-ports",
+    type=PortRangesType(),
+    default="1-64",
+    show_default=True,
+    help="Ports open to shared-memory clients, for example 1-64 or 1,3,8-15.",
+)
+@click.option(
+    "--device-id",
+    type=click.IntRange(0, (1 << 64) - 1),
+    default=1,
+    show_default=True,
+    help="Device id that controllers must name; 0 is legal here, unlike on BMv2.",
+)
+@click.option(
+    "--grpc-server-addr",
+    metavar="HOST:PORT",
+    default="127.0.0.1:9559",
+    show_default=True,
+    help="Where to serve P4Runtime; port 0 lets the system pick one (see --ready-fd).",
+)
+@click.option(
+    "--cpu-port",
+    type=click.IntRange(1, PORT_COUNT - 1),
+    help="Port of packet-in and packet-out; without it there is neither.",
+)
+@click.option(
+    "--drop-port",
+    type=click.IntRange(0, DROP_PORT),
+    default=DROP_PORT,
+    show_default=True,
+    help="Port that drops what is sent to it.",
+)
+@click.option(
+    "--fault",
+    "faults",
+    type=FaultType(),
+    multiple=True,
+    help="Inject faults: drop=P,duplicate=P,reorder=P,seed=N[,port=N][,direction=in|out][,depth=8]"
+    "[,hold_ms=5].  Same seed, same fate of every frame.  Repeatable; a later one replaces an "
+    "earlier one of the same port and direction.",
+)
+@click.option(
+    "--ready-fd",
+    type=click.IntRange(0),
+    metavar="FD",
+    help="Write one line with the bound P4Runtime address to this descriptor, and close it, once "
+    "everything is ready; it is printed to standard output otherwise.",
+)
+@click.option(
+    "--exit-with-parent",
+    is_flag=True,
+    help="Stop when the process that started this one ends, whatever way (strictly: its thread that did).",
+)
+@click.option(
+    "-L",
+    "--log-level",
+    type=click.Choice(LOG_LEVELS),
+    default="warning",
+    show_default=True,
+    help="Least severity of what is logged to standard error.",
+)
 def switch(
     json_path, p4info_path, no_p4, interfaces, shm_socket, shm_ports, device_id, grpc_server_addr, cpu_port,
     drop_port, faults, ready_fd, exit_with_parent, log_level,
@@ -118,11 +180,12 @@ def switch(
         raise click.UsageError("--no-p4 and --json exclude each other")
     if bool(json_path) != bool(p4info_path):
         raise click.UsageError("--json and --p4info belong together")
-    if not grpc_server_addr.startswith("unix") and not re.fullmatch(r".+:\d+", grpc_server_addr):
-        raise click.UsageError(f"--grpc-server-addr {grpc_server_addr}: expected HOST:PORT")
+    _check_address(grpc_server_addr)
     logging.basicConfig(
         level=log_level.upper(), format="netreduce switch: %(levelname)s: %(message)s", stream=sys.stderr
     )
+    # A request that is no protobuf is its sender's fault, who is told; gRPC would print a traceback.
+    logging.getLogger("grpc._common").setLevel(logging.CRITICAL)
     try:
         with (
             _signals() as signals,
@@ -237,6 +300,15 @@ def _end_compilers() -> None:
     for child in psutil.Process().children(recursive=True):
         with suppress(psutil.NoSuchProcess):
             child.kill()
+
+
+def _check_address(address: str) -> None:
+    if address.startswith("unix"):
+        return
+    match = re.fullmatch(r".+:([0-9]{1,5})", address)
+    # gRPC takes a port modulo 65536.
+    if not match or int(match[1]) > 65535:
+        raise click.UsageError(f"--grpc-server-addr {address}: expected HOST:PORT, port 0 to 65535")
 
 
 def _die_with_parent() -> None:

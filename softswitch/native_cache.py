@@ -20,6 +20,7 @@ import shutil
 import stat
 import subprocess
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -35,6 +36,11 @@ FLAGS = (
     "-Wextra",
     "-pthread",
 )
+COMPILE_TIMEOUT_S = 600.0
+"""For one file; ordinary programs take seconds."""
+LOCK_TIMEOUT_S = 2 * COMPILE_TIMEOUT_S
+"""Patience with another process that compiles the same file."""
+LOCK_POLL_S = 0.05
 TRAILER_MAGIC = b"netreduce-sha256"
 
 
@@ -118,7 +124,13 @@ class _Builder:
 
     def _run(self, arguments: Sequence[Path | str], output: Path, name: str) -> None:
         command = [*self.compiler, *self.flags, *map(str, arguments), "-o", str(output)]
-        result = subprocess.run(command, capture_output=True, text=True)
+        try:
+            result = subprocess.run(command, capture_output=True, text=True, timeout=COMPILE_TIMEOUT_S)
+        except subprocess.TimeoutExpired as error:
+            raise CompilationFailed(
+                f"{shlex.join(self.compiler)} did not finish {name} within {COMPILE_TIMEOUT_S:g} s; "
+                "check the machine's load and memory, or set CC to another compiler"
+            ) from error
         if result.returncode != 0:
             raise CompilationFailed(
                 f"{shlex.join(self.compiler)} failed on {name} (exit status {result.returncode}):\n"
@@ -260,10 +272,25 @@ def _cpu() -> str:
 
 @contextlib.contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    """Holds an exclusive lock; the kernel drops it when the process dies, however it dies."""
+    """Holds an exclusive lock; the kernel drops it when the process dies, however it dies.
+
+    Raises:
+        CompilationFailed: another process (one that is stopped, say) held it for LOCK_TIMEOUT_S.
+    """
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    deadline = time.monotonic() + LOCK_TIMEOUT_S
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        while True:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    raise CompilationFailed(
+                        f"another process has held {path} for {LOCK_TIMEOUT_S:g} s; end it, or set "
+                        "XDG_CACHE_HOME to use another cache"
+                    ) from None
+                time.sleep(LOCK_POLL_S)  # flock has no timeout of its own
         yield
     finally:
         os.close(descriptor)

@@ -325,7 +325,7 @@ class P4RuntimeServer(p4r_grpc.P4RuntimeServicer):
         try:
             for request in requests:
                 with self._lock:
-                    if stream not in self._streams or self._closed:
+                    if stream not in self._streams or stream.ended or self._closed:
                         return
                     self._handle(stream, request)
         except P4RuntimeError as error:

@@ -93,11 +93,15 @@ def load_program(source: str | Path | bytes | Json, name: str = "") -> Program:
             source = json.loads(source)
         except ValueError as error:
             raise MalformedProgram(f"{name or 'program'}: not JSON: {error}") from error
+        except RecursionError:
+            raise MalformedProgram(f"{name or 'program'}: the JSON is nested too deeply") from None
     if not isinstance(source, dict):
         raise MalformedProgram(f"{name or 'program'}: BMv2 JSON is an object, not a {type(source).__name__}")
     try:
         return _Loader(source, name).load()
-    except (KeyError, TypeError, ValueError, IndexError) as error:
+    except RecursionError:
+        raise MalformedProgram(f"{name or 'program'}: an expression is nested too deeply") from None
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
         raise MalformedProgram(
             f"{name or 'program'}: not a BMv2 JSON program: {type(error).__name__}: {error}"
         ) from error

@@ -7,6 +7,7 @@ from .calculations import Calculations
 from .checksums import ChecksumCodegen
 from .control_flow import ControlCodegen
 from .deparser import DeparserCodegen
+from .errors import MalformedProgram
 from .expressions import ConstantPool
 from .externs import Externs
 from .header_codegen import HeaderCodegen
@@ -23,7 +24,18 @@ def translate(program: Program) -> str:
 
     Raises:
         UnsupportedConstruct: naming the construct and where the P4 program uses it.
+        MalformedProgram: parts of the program do not belong together.
     """
+    try:
+        return _translate(program)
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError, RecursionError) as error:
+        # References are followed only here: to names, ids and values that the compiler would never write.
+        raise MalformedProgram(
+            f"{program.name}: not a BMv2 JSON program: {type(error).__name__}: {error}"
+        ) from error
+
+
+def _translate(program: Program) -> str:
     layout = Layout(program)
     pool = ConstantPool()
     headers = HeaderCodegen(layout)

@@ -283,6 +283,7 @@ def test_missing_compiler(tmp_path) -> None:
         (["--cpu-port", "0"], "1<=x<=510"),
         (["--cpu-port", "9", "--drop-port", "9"], "not the CPU port"),
         (["--grpc-server-addr", "localhost"], "expected HOST:PORT"),
+        (["--grpc-server-addr", "127.0.0.1:99999"], "port 0 to 65535"),
         (["--json", __file__], "--json and --p4info belong together"),
         ([*PROGRAM, "--no-p4"], "exclude each other"),
         (["--json", __file__, *PROGRAM[2:]], "is not BMv2 JSON"),
