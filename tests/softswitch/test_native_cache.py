@@ -195,3 +195,24 @@ def test_folder_that_others_can_write_is_not_used(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "shared"))
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     assert cache_folder() == tmp_path / "home" / ".cache" / "netreduce"
+
+
+def test_compiler_that_never_ends_is_ended(cache, tmp_path, monkeypatch):
+    wrapper = tmp_path / "sleepy-cc"
+    wrapper.write_text('#!/bin/sh\n[ "$1" = --version ] && exec cc "$@"\nexec sleep 600\n')
+    wrapper.chmod(0o755)
+    monkeypatch.setenv("CC", str(wrapper))
+    monkeypatch.setattr(native_cache, "COMPILE_TIMEOUT_S", 0.3)
+    with pytest.raises(CompilationFailed, match=r"sleepy-cc did not finish .* within 0\.3 s"):
+        build_shared_object([ANSWER % 1], "sleepy", VISIBLE)
+
+
+def test_lock_of_a_stuck_process_is_reported(tmp_path, monkeypatch):
+    monkeypatch.setattr(native_cache, "LOCK_TIMEOUT_S", 0.3)
+    path = tmp_path / "a.lock"
+    with (
+        native_cache._locked(path),
+        pytest.raises(CompilationFailed, match="another process has held .*a.lock"),
+        native_cache._locked(path),
+    ):
+        pytest.fail("the lock was given twice")
