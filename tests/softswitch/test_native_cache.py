@@ -212,7 +212,7 @@ def test_lock_of_a_stuck_process_is_reported(tmp_path, monkeypatch):
     path = tmp_path / "a.lock"
     with (
         native_cache._locked(path),
-        pytest.raises(CompilationFailed, match="another process has held .*a.lock"),
+        pytest.raises(CompilationFailed, match=r"another process has held .*a\.lock"),
         native_cache._locked(path),
     ):
         pytest.fail("the lock was given twice")
