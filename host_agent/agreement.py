@@ -17,6 +17,12 @@ from netreduce.host_agent.options import Options
 DECISION_MARGIN = timedelta(seconds=10)
 """Beyond what rank 0 may take to hear from every rank."""
 
+CAUSE_PATIENCE = timedelta(seconds=2)
+"""How long a rank whose obstacle may be the cause of another's is waited for."""
+
+HEARSAY = "\0"
+"""In front of an obstacle in the store, when it is one."""
+
 SHORTEST_WAIT = timedelta(milliseconds=100)
 """c10d stores take a timeout of zero for none."""
 
@@ -65,19 +71,27 @@ class Agreement:
                 )
         return group
 
-    def decide(self, question: str, obstacle: str | None, patience: timedelta = timedelta(0)) -> str | None:
+    def decide(
+        self,
+        question: str,
+        obstacle: str | None,
+        patience: timedelta = timedelta(0),
+        hearsay: bool = False,
+    ) -> str | None:
         """What stands in the way; the same on all ranks; None: nothing.
 
         Args:
             question: what is decided, once per group.
             obstacle: this rank's reason against it, or None.
             patience: how much longer than usual the ranks may take to get here.
+            hearsay: the obstacle was told to this rank and may be no more than the consequence of another
+                rank's, which then is the one that counts.
 
         Raises:
             RuntimeError: rank 0 wrote no decision, so it has died or stopped.
         """
         patience += self._patience
-        self._store.set(f"{question}/{self._rank}", obstacle or "")
+        self._store.set(f"{question}/{self._rank}", f"{HEARSAY if hearsay else ''}{obstacle or ''}")
         if self._rank == 0:
             decision = self._first_obstacle(question, patience)
             self._store.set(f"{question}/decision", decision)
@@ -90,17 +104,24 @@ class Agreement:
 
     def _first_obstacle(self, question: str, patience: timedelta) -> str:
         deadline = time.monotonic() + patience.total_seconds()
+        rumour = ""
         for rank in range(self._size):
+            key = f"{question}/{rank}"
+            if rumour:
+                deadline = min(deadline, time.monotonic() + CAUSE_PATIENCE.total_seconds())
             left = max(deadline - time.monotonic(), SHORTEST_WAIT.total_seconds())
-            if not self._wait(f"{question}/{rank}", timedelta(seconds=left)):
+            if not self._wait(key, timedelta(seconds=left)):
+                if rumour:
+                    continue
                 return (
                     f"rank {rank} did not take part; "
                     "is netreduce installed and NETREDUCE_CONTROLLER set there?"
                 )
-            obstacle = self._store.get(f"{question}/{rank}").decode()
-            if obstacle:
+            obstacle = self._store.get(key).decode()
+            if obstacle and not obstacle.startswith(HEARSAY):
                 return obstacle
-        return ""
+            rumour = rumour or obstacle.removeprefix(HEARSAY)
+        return rumour
 
     def _never_opened(self, obstacle: str | None) -> bool:
         # Where rank 0 is no part of this, no rank can have gone on. Where it is merely late, it will

@@ -6,6 +6,7 @@ import logging
 import os
 import queue
 import threading
+import time
 from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
@@ -38,6 +39,10 @@ class JoinError(Exception):
     """The job was not joined; the message says why in one sentence for the user."""
 
 
+class JoinRefused(JoinError):
+    """The controller said no: to the whole group, and perhaps because of another rank."""
+
+
 class JobClient:
     """Membership of one rank in one job.
 
@@ -55,20 +60,41 @@ class JobClient:
         """Wait for all ranks to join.
 
         Raises:
-            JoinError: the controller refused, cannot be reached, or did not answer in time.
+            JoinRefused: the controller refused.
+            JoinError: it cannot be reached, or did not answer in time.
         """
         request.timeout_ms = int(timeout.total_seconds() * 1000)
         try:
-            reply = self._stub.Join(request, timeout=(timeout + JOIN_MARGIN).total_seconds())
+            reply = self._call_join(request, timeout + JOIN_MARGIN)
         except grpc.RpcError as error:
             raise JoinError(
                 f"the controller at {self._controller} did not answer: "
                 f"{error.details() or error.code().name}; is `netreduce controller` running there?"
             ) from error
         if not reply.admitted:
-            raise JoinError(reply.reason or "the controller refused without a reason")
+            raise JoinRefused(reply.reason or "the controller refused without a reason")
         self._member = reply.member
         return reply
+
+    def _call_join(self, request: pb.JoinRequest, timeout: timedelta) -> pb.JoinReply:
+        """Asks, and asks again if the connection breaks, which the controller takes for the same request.
+
+        Where nobody listens there is nothing to wait for.
+        """
+        deadline = time.monotonic() + timeout.total_seconds()
+        again = False
+        while True:
+            left = max(deadline - time.monotonic(), 0.0)
+            try:
+                return self._stub.Join(request, timeout=left, wait_for_ready=again)
+            except grpc.RpcError as error:
+                broken = error.code() is grpc.StatusCode.UNAVAILABLE
+                absent = "refused" in (error.details() or "")
+                if not broken or absent or left < RECONNECT_INTERVAL.total_seconds():
+                    raise
+                LOG.info("joining at %s: %s; trying again", self._controller, error)
+                again = True
+                time.sleep(RECONNECT_INTERVAL.total_seconds())
 
     def leave(self, statistics: pb.HostStatistics | None = None, error: str = "") -> None:
         """Depart, if joined; ``error`` makes the controller abort the job for the others.  Never raises."""

@@ -16,8 +16,8 @@ from torch.distributed import PrefixStore, ProcessGroupGloo
 from netreduce.controller.api import job_service_pb2 as pb
 from netreduce.host_agent import _c10d
 from netreduce.host_agent.agreement import Agreement, Disagreement
-from netreduce.host_agent.host_address import AddressError, path_mtu, udp_address
-from netreduce.host_agent.job_client import JOIN_MARGIN, Attendance, JobClient, JoinError, host_statistics
+from netreduce.host_agent.host_address import path_mtu, udp_address
+from netreduce.host_agent.job_client import JOIN_MARGIN, Attendance, JobClient, JoinRefused, host_statistics
 from netreduce.host_agent.options import CONTROLLER, Options, Transport, read_options
 from netreduce.host_agent.stall import StallWatch
 from netreduce.p4.wire import UDP_PORT_COUNT, UDP_PORT_FIRST
@@ -101,16 +101,17 @@ def _use_switch(
         obstacle = str(disagreement)
     obstacle = agreement.decide("join", obstacle)
     if obstacle is None:
+        hearsay = False
         try:
             client = JobClient(settings.controller)
             reply = _join(session, client, group, rank, size, store, settings)
             session.probe(PROBE_TIMEOUT)
-        except (JoinError, AddressError) as error:
-            obstacle = str(error)
+        except JoinRefused as error:
+            obstacle, hearsay = str(error), True
         except Exception as error:
-            # A defect of one rank must not leave the others waiting.
+            # AddressError, JoinError, or a defect; of one rank, it must not leave the others waiting.
             obstacle = f"rank {rank}: {error}"
-        obstacle = agreement.decide("use", obstacle, patience=JOIN_MARGIN + PROBE_TIMEOUT)
+        obstacle = agreement.decide("use", obstacle, patience=JOIN_MARGIN + PROBE_TIMEOUT, hearsay=hearsay)
     if obstacle is None:
         assert client is not None and reply is not None
         session.set_companion(ProcessGroupGloo(PrefixStore("companion", store), rank, size, timeout=timeout))

@@ -74,6 +74,32 @@ def test_one_ranks_obstacle_is_everyones(who: int) -> None:
     assert on_ranks(4, body) == ["no cable"] * 4
 
 
+def test_the_cause_counts_not_what_others_were_told_of_it() -> None:
+    def body(agreement: Agreement, rank: int) -> object:
+        agreement.open(OPTIONS)
+        told = "rank 2 did not join in time"
+        return agreement.decide("use", "no cable" if rank == 2 else told, hearsay=rank != 2)
+
+    assert on_ranks(4, body) == ["no cable"] * 4
+
+
+def test_what_all_were_told_is_the_reason() -> None:
+    def body(agreement: Agreement, rank: int) -> object:
+        agreement.open(OPTIONS)
+        return agreement.decide("use", "no slots", hearsay=True)
+
+    assert on_ranks(3, body) == ["no slots"] * 3
+
+
+def test_a_rank_that_died_does_not_hold_up_what_others_were_told() -> None:
+    def body(agreement: Agreement, rank: int) -> object:
+        agreement.open(OPTIONS)
+        return None if rank == 1 else agreement.decide("use", "rank 1 went away", hearsay=True)
+
+    results = on_ranks(3, body)
+    assert results[0] == results[2] == "rank 1 went away"
+
+
 def test_a_rank_that_stays_away() -> None:
     def body(agreement: Agreement, rank: int) -> object:
         if rank == 2:

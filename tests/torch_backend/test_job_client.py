@@ -24,8 +24,12 @@ class Controller(pb_grpc.JobServiceServicer):
         self.reply = pb.JoinReply(admitted=True, member="ticket")
         self.script: list[str] = []
         self.told: queue.Queue = queue.Queue()
+        self.broken_joins = 0
 
     def Join(self, request: pb.JoinRequest, context: grpc.ServicerContext) -> pb.JoinReply:
+        if self.broken_joins:
+            self.broken_joins -= 1
+            context.abort(grpc.StatusCode.UNAVAILABLE, "the connection broke")
         return self.reply
 
     def Attend(
@@ -134,6 +138,26 @@ def test_a_refusal_carries_the_controllers_reason(controller: Controller) -> Non
     controller.reply = pb.JoinReply(reason="no slots are left")
     with pytest.raises(JoinError, match=r"^no slots are left$"):
         JobClient(controller.address).join(pb.JoinRequest(), timedelta(seconds=5))
+
+
+def test_a_connection_that_breaks_is_tried_again(
+    controller: Controller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("netreduce.host_agent.job_client.RECONNECT_INTERVAL", timedelta(milliseconds=20))
+    controller.broken_joins = 2
+    assert JobClient(controller.address).join(pb.JoinRequest(), timedelta(seconds=5)).member == "ticket"
+    assert controller.broken_joins == 0
+
+
+def test_a_connection_that_stays_broken_is_given_up(
+    controller: Controller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("netreduce.host_agent.job_client.RECONNECT_INTERVAL", timedelta(milliseconds=20))
+    monkeypatch.setattr("netreduce.host_agent.job_client.JOIN_MARGIN", timedelta(0))
+    controller.broken_joins = 1000
+    with pytest.raises(JoinError, match="did not answer"):
+        JobClient(controller.address).join(pb.JoinRequest(), timedelta(milliseconds=200))
+    assert controller.broken_joins < 1000
 
 
 def test_nobody_there_names_the_address() -> None:
