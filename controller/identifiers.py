@@ -5,6 +5,7 @@ from collections import deque
 
 WIRE_JOBS = 1 << 16
 GENERATIONS = 1 << 32
+TICKS_PER_SECOND = 64
 
 
 class NumberPool:
@@ -71,23 +72,33 @@ class WireJobs:
 
 
 class Generations:
-    """32-bit generations that only grow, over restarts too: never below the Unix time in seconds.
+    """32-bit generations, none of which comes again for two years, over restarts too.
 
-    Uniqueness over restarts holds as long as fewer jobs start than seconds pass, and ``observe`` covers
-    the entries that an earlier controller left on a switch.
+    A generation is a reading of the clock in ticks of 1/64 s, modulo 2^32 and never 0, or the number after
+    the last one where that is larger.  So a restarted controller begins beyond what an earlier one used,
+    unless that one admitted more than 64 jobs a second all its life, which no switch could take; and
+    ``observe`` covers the entries that it left on a switch.
     """
 
     def __init__(self, clock=time.time):
         self._clock = clock
-        self._last = 0
+        self._last: int | None = None
 
     def take(self) -> int:
-        """A generation that was never used.  Raises OverflowError in the year 2106."""
-        self._last = max(self._last + 1, int(self._clock()))
-        if self._last >= GENERATIONS:
-            raise OverflowError("generations are exhausted")
+        """A generation that is not in any slot."""
+        now = int(self._clock() * TICKS_PER_SECOND) % GENERATIONS
+        following = now if self._last is None else (self._last + 1) % GENERATIONS
+        self._last = following if _ahead(following, now) else now
+        if self._last == 0:
+            self._last = 1
         return self._last
 
     def observe(self, generation: int) -> None:
-        """A generation found on a switch: later ones are larger."""
-        self._last = max(self._last, generation)
+        """A generation found on a switch: later ones are ahead of it."""
+        if self._last is None or _ahead(generation, self._last):
+            self._last = generation
+
+
+def _ahead(one: int, other: int) -> bool:
+    """Whether a generation is later than another, or the same (serial numbers, RFC 1982)."""
+    return (one - other) % GENERATIONS < GENERATIONS // 2

@@ -75,9 +75,11 @@ async def ensure_pipeline(switch: fy.Switch, program: Program, timeout: timedelt
             action=p4r.SetForwardingPipelineConfigRequest.VERIFY_AND_COMMIT,
             config=program.schema.get_pipeline_config(),
         )
-        await _call(switch, "loading the program", stub.SetForwardingPipelineConfig(
-            request, timeout=timeout.total_seconds()
-        ))
+        await _call(
+            switch,
+            "loading the program",
+            stub.SetForwardingPipelineConfig(request, timeout=timeout.total_seconds()),
+        )
         return False
 
 

@@ -6,12 +6,17 @@ import shutil
 import time
 from collections.abc import Iterator
 
+import hypothesis
 import psutil
 import pytest
 
 from netreduce.p4.compile import COMPILER
 
 PATIENCE_S = 10.0
+
+# How long an example takes depends on what else the machine does.
+hypothesis.settings.register_profile("netreduce", deadline=None)
+hypothesis.settings.load_profile("netreduce")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

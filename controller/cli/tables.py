@@ -6,6 +6,7 @@ from typing import Any
 
 from google.protobuf.message import Message
 from rich.table import Table
+from rich.text import Text
 
 from netreduce.controller.api import job_service_pb2 as pb
 from netreduce.controller.jobs.validation import transport_name
@@ -33,7 +34,8 @@ def _value(field: Any, value: Any) -> Any:
     if field.message_type is not None:
         return plain(value)
     if field.enum_type is not None:
-        return field.enum_type.values_by_number[value].name
+        known = field.enum_type.values_by_number.get(value)  # members may have sent any number
+        return known.name if known else str(value)
     return value
 
 
@@ -133,9 +135,22 @@ def counters(reply: pb.ReadCountersReply) -> list[Table]:
     return tables
 
 
+class _PlainTable(Table):
+    """A table whose cells are taken literally: members chose some of the words in them, and terminals and
+    rich would obey what is in square brackets or escape sequences."""
+
+    def add_row(self, *cells: str, **options: Any) -> None:
+        super().add_row(*(literal(cell) for cell in cells), **options)
+
+
+def literal(words: str) -> Text:
+    """The words without the power over terminals."""
+    return Text("".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in words))
+
+
 def _table(title: str, *columns: str) -> Table:
     """A table; ``#`` in front of a column's name aligns it right."""
-    table = Table(title=title, title_justify="left")
+    table = _PlainTable(title=literal(title), title_justify="left")
     for column in columns:
         table.add_column(column.lstrip("#"), justify="right" if column.startswith("#") else "left")
     return table

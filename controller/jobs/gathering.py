@@ -9,7 +9,7 @@ from netreduce.controller.api import job_service_pb2 as pb
 from netreduce.controller.clock import Clock
 from netreduce.controller.errors import Refusal
 from netreduce.controller.jobs.job import Job, JobState, Member
-from netreduce.controller.jobs.validation import check_agreement, check_request
+from netreduce.controller.jobs.validation import check_agreement, check_request, check_words
 
 REMEMBERED_GROUPS = 4096
 """Groups that are over; a name is never used twice."""
@@ -45,6 +45,7 @@ class Gathering:
         """Put a rank with its group.  Raises Refusal for this rank, or GroupRefusal for all."""
         if not request.group:
             raise Refusal("the request names no group; all ranks of a process group must send the same one")
+        check_words(request)
         over = self._over.get(request.group)
         if over is not None:
             if over.state is JobState.REFUSED:
@@ -83,6 +84,10 @@ class Gathering:
         """The rank's call ended while it waited."""
         if job.members.get(member.rank) is member:
             job.departed[member.rank] = job.members.pop(member.rank)
+            if not job.members:
+                # Nobody waits any more, however long they had meant to.
+                patience = self._default_timeout.total_seconds()
+                job.deadline = min(job.deadline, self._clock.monotonic() + patience)
 
     def close(self, job: Job) -> None:
         """The job is decided: its group is over."""

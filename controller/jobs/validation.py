@@ -19,6 +19,8 @@ from netreduce.p4.wire import (
 )
 
 LANE_BITS = (16, 32, 64)
+MAX_NAME = 255
+"""Characters of a group's or host's name: as long as a file's."""
 OVERHEAD_BYTES = IPV4_HEADER_BYTES + UDP_HEADER_BYTES + NR_HEADER_BYTES
 UDP_DEFAULT_MTU = 1500
 """Assumed for a UDP path of unknown MTU: what every Ethernet carries."""
@@ -26,8 +28,17 @@ SHM_MTU = OVERHEAD_BYTES + MAX_BLOCKS * BLOCK_BYTES
 
 
 def transport_name(transport: int) -> str:
-    """``shm`` or ``udp``."""
-    return pb.Transport.Name(transport).removeprefix("TRANSPORT_").lower()
+    """``shm`` or ``udp``; of any other the number, which a request may carry."""
+    known = pb.Transport.DESCRIPTOR.values_by_number.get(transport)
+    return known.name.removeprefix("TRANSPORT_").lower() if known else str(transport)
+
+
+def check_words(request: pb.JoinRequest) -> None:
+    """Names are kept for thousands of groups and shown to people.  Raises Refusal."""
+    for field in ("group", "name", "hostname"):
+        length = len(getattr(request, field))
+        if length > MAX_NAME:
+            raise Refusal(f"the {field} has {length} characters; at most {MAX_NAME} are allowed")
 
 
 def check_request(request: pb.JoinRequest) -> None:

@@ -243,6 +243,21 @@ def test_tables_of_counters():
     assert "Packets at s1" in text and "duplicate answered" in text and "none" in text
 
 
+def test_members_words_are_shown_literally():
+    """They chose them; neither rich nor the terminal is to obey."""
+    member = pb.MemberInfo(hostname="\x1b[31m[/]", state="[bold]left")
+    member.statistics.fallbacks.add(collective="[/nope]", reason="\a", calls=1)
+    job = pb.JobInfo(job_id=1, name="[red]x[/red]", switch="s1", transport=99, members=[member])
+    console = Console(width=240, record=True, force_terminal=True, color_system=None)
+    for part in tables.jobs(pb.ListJobsReply(jobs=[job])):
+        console.print(part)
+    text = console.export_text(clear=False, styles=True)
+    for words in ("[red]x[/red]", "[31m[/]", "[bold]left", "[/nope]", " 99 "):
+        assert words in text
+    assert "\a" not in text and "\x1b[31m" not in text
+    assert tables.plain(job)["transport"] == "99"
+
+
 def test_json_keeps_numbers_names_and_defaults():
     job = tables.plain(sample_job())
     assert job["switch_counters"]["bytes"] == 2**41 and job["switch_counters"]["first"] == 0

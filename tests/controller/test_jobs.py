@@ -400,6 +400,34 @@ def test_default_join_timeout(run):
     run(test())
 
 
+def test_a_group_that_nobody_waits_in_does_not_stay(run):
+    async def test():
+        bench = await Bench.make()
+        gone = bench.waiting(bench.manager.join(request(0, timeout_ms=2**32 - 1)))
+        await bench.settle()
+        bench.clock.advance(100)
+        bench.manager.maintain()
+        assert bench.job().state is JobState.JOINING, "it may wait for as long as it likes"
+        gone.cancel()
+        await bench.settle()
+        bench.clock.advance(60)
+        bench.manager.maintain()
+        assert bench.job().state is JobState.REFUSED
+
+    run(test())
+
+
+@pytest.mark.parametrize("field", ["group", "name", "hostname"])
+def test_long_names_are_refused(run, field):
+    async def test():
+        bench = await Bench.make()
+        (reply,) = await bench.join(request(0, **{field: "x" * 256}))
+        assert reply.reason == f"the {field} has 256 characters; at most 255 are allowed"
+        assert bench.manager.jobs(include_ended=True) == []
+
+    run(test())
+
+
 def test_a_rank_may_ask_again(run):
     async def test():
         bench = await Bench.make()

@@ -130,9 +130,35 @@ def test_wire_jobs_in_use_are_skipped():
 def test_generations_only_grow_and_start_at_the_time():
     now = 1000.0
     generations = Generations(lambda: now)
-    assert [generations.take() for _ in range(3)] == [1000, 1001, 1002]
+    assert [generations.take() for _ in range(3)] == [64_000, 64_001, 64_002]
     now = 2000.0
-    assert generations.take() == 2000
-    generations.observe(5000)
+    assert generations.take() == 128_000
+    generations.observe(500_000)
     generations.observe(10)
-    assert generations.take() == 5001
+    assert generations.take() == 500_001
+
+
+def test_a_controller_restarted_within_the_second_repeats_no_generation():
+    """Admitting a job takes longer than a tick: several writes to the switch."""
+    now = 1_796_063_525.0
+
+    def clock():
+        return now
+
+    used = []
+    for _ in range(20):
+        generations = Generations(clock)
+        for _ in range(5):
+            used.append(generations.take())
+            now += 1 / 50
+    assert len(set(used)) == len(used)
+
+
+def test_generations_wrap_around_without_zero():
+    now = (1 << 32) / 64 - 1 / 64
+    generations = Generations(lambda: now)
+    assert [generations.take() for _ in range(3)] == [(1 << 32) - 1, 1, 2]
+    now += 1.0
+    assert generations.take() == 63
+    generations.observe((1 << 32) - 5)
+    assert generations.take() == 64, "what is from before the wrap is behind"
