@@ -22,7 +22,8 @@ def finished_jobs(controller: str, patience: timedelta = timedelta(seconds=5)) -
         ConnectionError: the controller does not answer.
     """
     deadline = time.monotonic() + patience.total_seconds()
-    with grpc.insecure_channel(controller) as channel:
+    # The record of many jobs of many ranks is larger than gRPC's usual limit.
+    with grpc.insecure_channel(controller, [("grpc.max_receive_message_length", -1)]) as channel:
         operator = api_grpc.OperatorServiceStub(channel)
         while True:
             try:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -26,7 +27,9 @@ class _Asker:
         from netreduce.controller.api.job_service_pb2_grpc import OperatorServiceStub
 
         try:
-            with grpc.insecure_channel(self.address) as channel:
+            # The record of many jobs of many ranks is larger than gRPC's usual limit.
+            options = [("grpc.max_receive_message_length", -1)]
+            with grpc.insecure_channel(self.address, options) as channel:
                 return getattr(OperatorServiceStub(channel), method)(request, timeout=TIMEOUT_SECONDS)
         except grpc.RpcError as error:
             if error.code() in (grpc.StatusCode.NOT_FOUND, grpc.StatusCode.FAILED_PRECONDITION):
@@ -42,12 +45,19 @@ class _Asker:
             ) from error
 
 
+def _check_address(_context: click.Context, _option: click.Parameter, address: str) -> str:
+    if not re.fullmatch(r"\S+:[0-9]{1,5}", address) or not 0 < int(address.rpartition(":")[2]) < 65536:
+        raise click.BadParameter(f"{address!r} is not host:port, for example {ControllerOptions.listen}")
+    return address
+
+
 def _common(command: Callable) -> Callable:
     """Options that every subcommand takes."""
     command = click.option("--json", "as_json", is_flag=True, help="For machines.")(command)
     return click.option(
         "--controller",
         metavar="HOST:PORT",
+        callback=_check_address,
         default=lambda: os.environ.get("NETREDUCE_CONTROLLER") or ControllerOptions.listen,
         help=f"Default: NETREDUCE_CONTROLLER, then {ControllerOptions.listen}.",
     )(command)
@@ -61,10 +71,13 @@ def _show(reply: Any, as_json: bool, show: Callable[[Any], list]) -> None:
         return
     from rich.console import Console
 
+    from netreduce.controller.cli.records import Records
+
     # Without a terminal there is no width to fit; rich would assume 80 columns.
     console = Console(width=None if sys.stdout.isatty() else 240)
     for part in show(reply):
-        console.print(part)
+        for piece in part.fitted(console) if isinstance(part, Records) else [part]:
+            console.print(piece)
 
 
 @click.group()

@@ -5,10 +5,9 @@ from datetime import datetime
 from typing import Any
 
 from google.protobuf.message import Message
-from rich.table import Table
-from rich.text import Text
 
 from netreduce.controller.api import job_service_pb2 as pb
+from netreduce.controller.cli.records import Records
 from netreduce.controller.jobs.validation import transport_name
 from netreduce.p4.wire import BLOCK_BYTES
 
@@ -39,9 +38,9 @@ def _value(field: Any, value: Any) -> Any:
     return value
 
 
-def switches(reply: pb.ListSwitchesReply) -> list[Table]:
+def switches(reply: pb.ListSwitchesReply) -> list[Records]:
     """The switches, and one table of ports for each."""
-    overview = _table("Switches", "name", "address", "device", "state", "program", "#slots used", "#jobs")
+    overview = Records("Switches", "name", "address", "device", "state", "program", "#slots used", "#jobs")
     tables = [overview]
     for switch in reply.switches:
         used = f"{switch.slots_used} of {switch.slots_total}"
@@ -49,7 +48,7 @@ def switches(reply: pb.ListSwitchesReply) -> list[Table]:
             switch.name, switch.address, str(switch.device_id), switch.state, switch.program, used,
             str(switch.jobs),
         )  # fmt: skip
-        ports = _table(f"Ports of {switch.name}", "#port", "host", "MAC", "IP", "attachment")
+        ports = Records(f"Ports of {switch.name}", "#port", "host", "MAC", "IP", "attachment")
         for port in switch.ports:
             ports.add_row(str(port.port), port.host, port.mac, port.ip, port.attachment)
         if switch.ports:
@@ -57,15 +56,15 @@ def switches(reply: pb.ListSwitchesReply) -> list[Table]:
     return tables
 
 
-def jobs(reply: pb.ListJobsReply) -> list[Table | str]:
+def jobs(reply: pb.ListJobsReply) -> list[Records | str]:
     """The jobs, and one table of ranks for each that was admitted."""
     if not reply.jobs:
         return ["No jobs."]
-    overview = _table(
+    overview = Records(
         "Jobs", "#job", "name", "state", "switch", "#ranks", "transport", "lanes", "#slots", "#window",
         "#packet", "#sums", "#switch bytes", "started",
     )  # fmt: skip
-    parts: list[Table | str] = [overview]
+    parts: list[Records | str] = [overview]
     for job in reply.jobs:
         lanes = ", ".join(str(stream.lane_bits) for stream in job.streams if stream.lane_bits)
         slots = f"{job.first_slot} to {job.first_slot + job.slot_count - 1}" if job.slot_count else ""
@@ -82,8 +81,8 @@ def jobs(reply: pb.ListJobsReply) -> list[Table | str]:
     return parts
 
 
-def _members(job: pb.JobInfo) -> Table:
-    table = _table(
+def _members(job: pb.JobInfo) -> Records:
+    table = Records(
         f"Ranks of job {job.job_id} {job.name}".rstrip(), "#rank", "process", "state", "#port", "address",
         "#calls", "#sent", "#resent", "#results", "#delivered", "#duplicates", "#unaggregated",
     )  # fmt: skip
@@ -99,7 +98,7 @@ def _members(job: pb.JobInfo) -> Table:
     return table
 
 
-def _fallbacks(job: pb.JobInfo) -> list[Table]:
+def _fallbacks(job: pb.JobInfo) -> list[Records]:
     """What the inner backend did, summed over ranks."""
     calls: Counter[tuple[str, str]] = Counter()
     octets: Counter[tuple[str, str]] = Counter()
@@ -111,13 +110,13 @@ def _fallbacks(job: pb.JobInfo) -> list[Table]:
     if not calls:
         return []
     title = f"Not through the switch, job {job.job_id} (all ranks)"
-    table = _table(title, "collective", "reason", "#calls", "#bytes")
+    table = Records(title, "collective", "reason", "#calls", "#bytes")
     for (collective, reason), count in sorted(calls.items()):
         table.add_row(collective, reason, str(count), str(octets[collective, reason]))
     return [table]
 
 
-def counters(reply: pb.ReadCountersReply) -> list[Table]:
+def counters(reply: pb.ReadCountersReply) -> list[Records]:
     """One table for each switch; the row without a job is for packets of no stream."""
     headings = [f"#{name.replace('_', ' ')}" for name in CAUSES]
     tables = []
@@ -125,7 +124,7 @@ def counters(reply: pb.ReadCountersReply) -> list[Table]:
         title = f"Packets at {switch.switch}"
         if not switch.streams:
             title += " (cannot be read now)"
-        table = _table(title, "#job", "#wire job", "#lanes", *headings, "#bytes")
+        table = Records(title, "#job", "#wire job", "#lanes", *headings, "#bytes")
         for stream in switch.streams:
             table.add_row(
                 str(stream.job_id or "none"), str(stream.wire_job or ""), str(stream.lane_bits or ""),
@@ -133,24 +132,3 @@ def counters(reply: pb.ReadCountersReply) -> list[Table]:
             )  # fmt: skip
         tables.append(table)
     return tables
-
-
-class _PlainTable(Table):
-    """A table whose cells are taken literally: members chose some of the words in them, and terminals and
-    rich would obey what is in square brackets or escape sequences."""
-
-    def add_row(self, *cells: str, **options: Any) -> None:
-        super().add_row(*(literal(cell) for cell in cells), **options)
-
-
-def literal(words: str) -> Text:
-    """The words without the power over terminals."""
-    return Text("".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in words))
-
-
-def _table(title: str, *columns: str) -> Table:
-    """A table; ``#`` in front of a column's name aligns it right."""
-    table = _PlainTable(title=literal(title), title_justify="left")
-    for column in columns:
-        table.add_column(column.lstrip("#"), justify="right" if column.startswith("#") else "left")
-    return table

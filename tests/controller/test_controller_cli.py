@@ -1,5 +1,6 @@
 """``netreduce``, ``netreduce controller`` and ``netreduce ctl`` as people run them."""
 
+import io
 import json
 import os
 import signal
@@ -40,9 +41,7 @@ def topology(tmp_path):
 def start(topology, *arguments: str, **options) -> subprocess.Popen:
     """A controller that does not wait for its switch."""
     command = [*NETREDUCE, "controller", "--topology", topology, "--startup-wait", "0.1", *arguments]
-    return subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options
-    )
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options)
 
 
 @pytest.fixture
@@ -197,6 +196,13 @@ def test_a_server_that_is_no_controller_is_a_sentence():
     assert shown.stderr.startswith(f"Error: the controller at {address} failed to answer (UNIMPLEMENTED)")
 
 
+@pytest.mark.parametrize("address", ["", "banana", ":50060", "host:0", "host:99999", "host:1x"])
+def test_what_is_no_address_is_a_sentence(address):
+    result = CliRunner().invoke(cli.main, ["ctl", "jobs", "--controller", address])
+    assert result.exit_code == 2
+    assert "is not host:port, for example 127.0.0.1:50060" in " ".join(result.output.split())
+
+
 def test_an_unreachable_controller_is_a_sentence():
     shown = ctl("jobs", NETREDUCE_CONTROLLER="127.0.0.1:1")
     assert shown.returncode == 1
@@ -241,6 +247,26 @@ def test_tables_of_counters():
     reply = pb.ReadCountersReply(switches=[pb.SwitchCounters(switch="s1", streams=streams)])
     text = rendered(tables.counters(reply))
     assert "Packets at s1" in text and "duplicate answered" in text and "none" in text
+
+
+def fitted(parts, width):
+    console = Console(width=width, record=True, file=io.StringIO())
+    for part in parts:
+        for piece in part.fitted(console):
+            console.print(piece)
+    return console.export_text()
+
+
+def test_tables_stay_readable_on_a_narrow_terminal():
+    """Every heading and value in one piece."""
+    job = sample_job()
+    many = pb.ListJobsReply(jobs=[job] * 9)
+    assert fitted(tables.jobs(many), 240).count("resnet") == 9 * 2
+    text = fitted(tables.jobs(many), 80)
+    assert max(len(line.rstrip()) for line in text.splitlines()) <= 80
+    assert text.count("resnet") == 9 * 2
+    for words in ("unaggregated", "duplicates", "switch bytes", "0 to 255", str(2**41)):
+        assert words in text
 
 
 def test_members_words_are_shown_literally():
