@@ -194,19 +194,23 @@ class Attendance:
             self._client.close()
 
     def _watch_over_call(self) -> None:
+        if not self._watching:
+            return
         running = self.session.running()
-        if running is None or not self._watching:
-            return
-        number, description, signature, seconds = running
-        if not signature:
-            return
-        results = self.session.statistics()["results_received"]
+        reason = None
         try:
-            reason = self._watch.check(Running(number, description, signature, seconds, results))
+            self._watch.observe(self.session.collective_count, self.session.collectives, time.monotonic())
+            if running is not None and running[2]:
+                number, description, signature, seconds, collective = running
+                results = self.session.statistics()["results_received"]
+                call = Running(number, description, signature, seconds, results, collective)
+                reason = self._watch.check(call)
         except Exception as error:
             # Its host is usually rank 0's process. Without it Gloo would be lost as well.
             self._watching = False
-            reason = f"call {number}, {description}, does not finish, and the c10d store is gone ({error})"
+            if running is not None:
+                call = f"call {running[0]}, {running[1]}"
+                reason = f"{call}, does not finish, and the c10d store is gone ({error})"
         if reason is not None:
             self.session.abort(reason)
 
@@ -223,6 +227,9 @@ class Attendance:
             try:
                 for event in self._client.attend(self._outgoing(self._reports)):
                     if event.HasField("abort"):
+                        if self.session.running() is None:
+                            # Gloo cannot be told, and what it says in the end does not say why.
+                            LOG.warning("netreduce: job %s is over: %s", self.session.job, event.abort.reason)
                         self.session.abort(event.abort.reason)
                         return
             except grpc.RpcError as error:

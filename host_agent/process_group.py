@@ -92,6 +92,7 @@ def _use_switch(
     agreement = Agreement(store, rank, size, settings.join_timeout)
     client: JobClient | None = None
     reply = None
+    notes = None  # a connection of its own: the caller's may block in a wait
     obstacle: str | None = None
     session = _c10d.Session(job=_job_name(settings), rank=rank, size=size, reason="")
     group = ""
@@ -104,7 +105,8 @@ def _use_switch(
         hearsay = False
         try:
             client = JobClient(settings.controller)
-            reply = _join(session, client, group, rank, size, store, settings)
+            notes = store.clone()
+            reply = _join(session, client, group, rank, size, notes, settings)
             session.probe(PROBE_TIMEOUT)
         except JoinRefused as error:
             obstacle, hearsay = str(error), True
@@ -113,9 +115,9 @@ def _use_switch(
             obstacle = f"rank {rank}: {error}"
         obstacle = agreement.decide("use", obstacle, patience=JOIN_MARGIN + PROBE_TIMEOUT, hearsay=hearsay)
     if obstacle is None:
-        assert client is not None and reply is not None
+        assert client is not None and reply is not None and notes is not None
         session.set_companion(ProcessGroupGloo(PrefixStore("companion", store), rank, size, timeout=timeout))
-        watch = StallWatch(store.clone(), rank, size, reply.switch)
+        watch = StallWatch(notes, rank, size, reply.switch)
         attendance = Attendance(client, session, watch, timedelta(milliseconds=reply.lease_ms))
         attendance.start()
         return session, attendance

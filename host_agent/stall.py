@@ -2,13 +2,15 @@
 
 Ranks in one call meet in the switch, which notices unlike arguments at once.  Ranks of which one calls
 the switch and another calls Gloo, or has left, never meet; so a rank whose call takes long says in the
-c10d store what it waits in, and reads what the others say.
+c10d store what it waits in, and reads what the others say.  And a rank that has called no collective for as
+long says which ones it has called, since it may be waiting in one of Gloo's.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Protocol
@@ -18,6 +20,9 @@ STALL_AFTER = timedelta(seconds=4)
 
 SILENT_AFTER = timedelta(seconds=30)
 """How long no result may come from the switch while all ranks are in the same call."""
+
+ALL_REDUCE = "all_reduce"
+"""What all-reduces are called in a list of collectives."""
 
 HANDSHAKE = timedelta(seconds=3)
 """How long a rank that found a disagreement waits for the other to find it too."""
@@ -44,6 +49,8 @@ class Running:
     """Since the call began."""
     results: int
     """Results that this rank has received in all its calls."""
+    collective: int
+    """The call's place among the group's collectives, whoever does them; 1 is the first."""
 
 
 class StallWatch:
@@ -64,6 +71,23 @@ class StallWatch:
         self._last_results = -1
         self._silent_since = 0.0
         self._number = 0
+        self._count = 0
+        self._count_since = 0.0
+        self._published = 0
+
+    def observe(self, count: int, collectives: Callable[[], tuple[int, list[str]]], now: float) -> None:
+        """To be called about once a second, with the number of the group's collectives so far.
+
+        Args:
+            count: how many collectives this rank has called.
+            collectives: their latest names, as ``(number of the first, names)``.
+            now: seconds of a monotonic clock.
+        """
+        if count != self._count:
+            self._count, self._count_since = count, now
+        elif count != self._published and now - self._count_since >= STALL_AFTER.total_seconds():
+            self._store.set(f"log/{self._rank}", json.dumps(collectives()))
+            self._published = count
 
     def leave(self, submitted: int) -> None:
         """Tell the others that this rank leaves after ``submitted`` calls."""
@@ -95,6 +119,13 @@ class StallWatch:
                         f"rank {peer} left the process group after call {submitted}, "
                         f"so call {running.number}, {running.description}, can never finish"
                     )
+            other = self._collective_of(peer, running.collective)
+            if other not in (None, ALL_REDUCE):
+                return (
+                    f"the ranks disagree on collective {running.collective} of this process group: rank "
+                    f"{self._rank}: call {running.number}, {running.description}; rank {peer}: {other}; make "
+                    "all ranks call the same collectives in the same order"
+                )
             if not self._store.check([f"stall/{peer}"]):
                 continue
             number, signature, description = json.loads(self._store.get(f"stall/{peer}"))
@@ -116,6 +147,13 @@ class StallWatch:
                 "the job"
             )
         return None
+
+    def _collective_of(self, peer: int, number: int) -> str | None:
+        """The name of ``peer``'s collective of that number; None: not known, or not called yet."""
+        if not self._store.check([f"log/{peer}"]):
+            return None
+        first, names = json.loads(self._store.get(f"log/{peer}"))
+        return names[number - first] if 0 <= number - first < len(names) else None
 
     def _let_them_see(self, peer: int) -> None:
         # Whoever gives up first ends its process and with it the other's Gloo connection, and then the

@@ -68,6 +68,15 @@ def test_peers_of_a_rank_that_raised_name_it_and_its_exception(through_switch: d
     assert "rank 1" in results[0].out and "SystemError: this rank's own trouble" in results[0].out
 
 
+def test_a_rank_in_another_collective_is_named(through_switch: dict[str, str]) -> None:
+    results = faults("rank_one_calls_broadcast", 3, through_switch)
+    for rank in (0, 2):
+        assert "disagree on collective 2" in results[rank].out, results[rank]
+        assert "; rank 1: broadcast; make" in results[rank].out, results[rank]
+    assert results[1].out.startswith("error: "), "Gloo ends with its peers"
+    assert "disagree on collective 2" in results[1].err, results[1]
+
+
 def test_peers_of_a_rank_that_returned_early_name_it(through_switch: dict[str, str]) -> None:
     results = faults("rank_one_returns_early", 2, through_switch)
     assert "rank 1 left the process group after call 1" in results[0].out, results[0]

@@ -62,6 +62,7 @@ class Session:
 
     job = "test"
     submitted = 4
+    collective_count = 0
 
     def __init__(self) -> None:
         self.failure = ""
@@ -75,6 +76,9 @@ class Session:
 
     def running(self) -> None:
         return None
+
+    def collectives(self) -> tuple[int, list[str]]:
+        return 1, []
 
     def statistics(self) -> dict[str, int]:
         self.calls += 1
@@ -96,6 +100,9 @@ class Watch:
 
     def __init__(self) -> None:
         self.left: list[int] = []
+
+    def observe(self, count: int, collectives: object, now: float) -> None:
+        pass
 
     def leave(self, submitted: int) -> None:
         self.left.append(submitted)

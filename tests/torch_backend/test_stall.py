@@ -33,7 +33,7 @@ class Notes:
 def in_call(
     number: int, signature: str = "switch SUM float32 8", seconds: float = LONG, results: int = 5
 ) -> Running:
-    return Running(number, f"all_reduce({signature})", signature, seconds, results)
+    return Running(number, f"all_reduce({signature})", signature, seconds, results, collective=number)
 
 
 @pytest.fixture
@@ -101,6 +101,47 @@ def test_silence_is_not_the_switchs_fault_while_a_rank_is_missing(watches: list[
     assert watches[1].check(in_call(3)) is None
     assert watches[0].check(in_call(3)) is None
     assert watches[0].check(in_call(3, seconds=LONG + 10 * SILENT_AFTER.total_seconds())) is None
+
+
+def collectives(*names: str, first: int = 1):
+    return lambda: (first, list(names))
+
+
+def test_a_rank_in_another_collective(watches: list[StallWatch]) -> None:
+    called = collectives("all_reduce", "broadcast")
+    watches[2].observe(2, called, 10.0)
+    assert watches[0].check(in_call(2)) is None, "it has only just called that"
+    watches[2].observe(2, called, 10.0 + LONG)
+    reason = watches[0].check(in_call(2))
+    assert reason is not None and "disagree on collective 2 of this process group" in reason
+    assert "rank 0: call 2, all_reduce(switch SUM float32 8); rank 2: broadcast" in reason
+
+
+def test_a_rank_that_is_behind_in_another_collective_may_still_come(watches: list[StallWatch]) -> None:
+    for now in (0.0, LONG):
+        watches[1].observe(2, collectives("all_reduce", "broadcast"), now)
+    assert watches[0].check(in_call(3)) is None
+
+
+def test_collectives_too_long_ago_to_be_known(watches: list[StallWatch]) -> None:
+    for now in (0.0, LONG):
+        watches[1].observe(900, collectives(*["barrier"] * 256, first=645), now)
+    assert watches[0].check(in_call(600)) is None
+    assert watches[0].check(in_call(644)) is None
+    assert watches[0].check(in_call(645)) is not None
+
+
+def test_a_rank_that_calls_on_says_nothing(notes: Notes, watches: list[StallWatch]) -> None:
+    for count in range(1, 9):
+        watches[1].observe(count, collectives(*["barrier"] * count), count * LONG)
+    assert notes.values == {}
+
+
+def test_what_was_called_is_said_once(notes: Notes, watches: list[StallWatch]) -> None:
+    for now in range(1, 40):
+        watches[1].observe(1, collectives("barrier"), float(now))
+        notes.values = {} if now == 20 else notes.values
+    assert notes.values == {}
 
 
 def test_the_handshake_is_bounded() -> None:

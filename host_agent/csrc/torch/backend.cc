@@ -20,6 +20,8 @@ using c10d::Work;
 
 constexpr uint64_t kInlineBytes = 64 * 1024;
 constexpr const char* kNotAllReduce = "not an all-reduce";
+// As in the log of collectives, where all kinds of all-reduce are alike: their arguments are compared elsewhere.
+constexpr const char* kAllReduce = "all_reduce";
 
 // Dense and in this process's memory: what the queue can lay out as one run of elements.
 bool dense_on_cpu(const std::vector<at::Tensor>& tensors) {
@@ -95,8 +97,12 @@ uint64_t NetReduceBackend::getSequenceNumberForGroup() {
 }
 
 void NetReduceBackend::count(const char* collective, uint64_t tensor_bytes) {
-  session_->fallbacks().count(collective, session_->attached() ? kNotAllReduce : session_->reason(),
-                              tensor_bytes);
+  session_->collectives().add(collective);
+  count_message(collective, tensor_bytes);
+}
+
+void NetReduceBackend::count_message(const char* direction, uint64_t tensor_bytes) {
+  session_->fallbacks().count(direction, session_->attached() ? kNotAllReduce : session_->reason(), tensor_bytes);
 }
 
 // --- All-reduce ---------------------------------------------------------------------------------
@@ -105,6 +111,7 @@ c10::intrusive_ptr<Work> NetReduceBackend::allreduce(std::vector<at::Tensor>& te
                                                      const c10d::AllreduceOptions& options) {
   // Gloo sums several tensors of one call into each other; the switch does not.
   if (tensors.size() > 1) {
+    session_->collectives().add(kAllReduce);
     session_->fallbacks().count("allreduce", "several tensors in one call", total_bytes(tensors));
     return inner_->allreduce(tensors, options);
   }
@@ -122,6 +129,7 @@ c10::intrusive_ptr<Work> NetReduceBackend::reduce_tensors(std::vector<at::Tensor
                                                           const char* collective, const char* title) {
   const uint64_t bytes = total_bytes(tensors);
   auto& queue = session_->queue();
+  const uint64_t place = session_->collectives().add(kAllReduce);
   if (!dense_on_cpu(tensors)) {
     session_->fallbacks().count(collective, why_not_dense(tensors), bytes);
     return forward_reduce(tensors, options, type);
@@ -132,6 +140,7 @@ c10::intrusive_ptr<Work> NetReduceBackend::reduce_tensors(std::vector<at::Tensor
 
   Call call;
   call.description = describe_call(tensors, options.reduceOp);
+  call.collective = place;
   int64_t elements = 0;
   for (const auto& tensor : tensors) elements += Packed::distinct_elements(tensor);
   call.signature = c10::str(route.through_switch ? "switch " : "gloo ", op_name(options.reduceOp), ' ',
@@ -223,6 +232,7 @@ uint64_t bytes_of(const at::Tensor& tensor) { return netreduce::total_bytes(std:
 
 c10::intrusive_ptr<Work> NetReduceBackend::allreduce_sparse(std::vector<at::Tensor>& tensors,
                                                             const c10d::AllreduceOptions& options) {
+  session_->collectives().add(kAllReduce);
   session_->fallbacks().count("allreduce", "layout Sparse", netreduce::total_bytes(tensors));
   return inner_->allreduce_sparse(tensors, options);
 }
@@ -315,17 +325,17 @@ c10::intrusive_ptr<Work> NetReduceBackend::alltoall(std::vector<at::Tensor>& out
 }
 
 c10::intrusive_ptr<Work> NetReduceBackend::send(std::vector<at::Tensor>& tensors, int destination, int tag) {
-  count("send", netreduce::total_bytes(tensors));
+  count_message("send", netreduce::total_bytes(tensors));
   return inner_->send(tensors, destination, tag);
 }
 
 c10::intrusive_ptr<Work> NetReduceBackend::recv(std::vector<at::Tensor>& tensors, int source, int tag) {
-  count("recv", netreduce::total_bytes(tensors));
+  count_message("recv", netreduce::total_bytes(tensors));
   return inner_->recv(tensors, source, tag);
 }
 
 c10::intrusive_ptr<Work> NetReduceBackend::recvAnysource(std::vector<at::Tensor>& tensors, int tag) {
-  count("recv", netreduce::total_bytes(tensors));
+  count_message("recv", netreduce::total_bytes(tensors));
   return inner_->recvAnysource(tensors, tag);
 }
 

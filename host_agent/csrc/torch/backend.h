@@ -129,7 +129,9 @@ class NetReduceBackend : public c10d::Backend {
                                                  const char* title);
   c10::intrusive_ptr<c10d::Work> forward_reduce(std::vector<at::Tensor>& tensors,
                                                 const c10d::AllreduceOptions& options, c10d::OpType type);
+  // A collective that Gloo does; a message between two ranks.
   void count(const char* collective, uint64_t tensor_bytes);
+  void count_message(const char* direction, uint64_t tensor_bytes);
   std::chrono::milliseconds timeout_of(const c10d::AllreduceOptions& options) const;
   void close();
 

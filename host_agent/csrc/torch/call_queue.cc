@@ -25,7 +25,7 @@ c10::intrusive_ptr<QueuedWork> CallQueue::submit(
 
 void CallQueue::execute(Call& call, std::unique_lock<std::mutex>& lock) {
   busy_ = true;
-  running_ = RunningCall{call.number, call.description, call.signature, Clock::now()};
+  running_ = RunningCall{call.number, call.collective, call.description, call.signature, Clock::now()};
   lock.unlock();
   std::exception_ptr error;
   try {

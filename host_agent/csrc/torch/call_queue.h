@@ -18,6 +18,7 @@ namespace netreduce {
 struct Call {
   std::string description;  // "all_reduce(SUM, float32, shape [3, 4])"
   std::string signature;    // equal on all ranks of a correct program: "switch SUM float32 12"
+  uint64_t collective = 0;  // its place among the group's collectives; 0: none
   bool numbered = true;     // whether it counts as a call that every rank makes
   uint64_t number = 0;      // 1, 2, … over the numbered calls; set by the queue
   c10::intrusive_ptr<QueuedWork> work;
@@ -27,6 +28,7 @@ struct Call {
 // The call that is running, for whoever watches over stalls.
 struct RunningCall {
   uint64_t number = 0;
+  uint64_t collective = 0;
   std::string description, signature;
   std::chrono::steady_clock::time_point since;
 };

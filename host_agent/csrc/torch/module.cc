@@ -39,11 +39,11 @@ std::vector<std::tuple<std::string, std::string, uint64_t, uint64_t>> fallbacks_
   return rows;
 }
 
-std::optional<std::tuple<uint64_t, std::string, std::string, double>> running_of(Session& session) {
+std::optional<std::tuple<uint64_t, std::string, std::string, double, uint64_t>> running_of(Session& session) {
   const auto call = session.queue().running();
   if (!call) return std::nullopt;
   const std::chrono::duration<double> age = std::chrono::steady_clock::now() - call->since;
-  return std::make_tuple(call->number, call->description, call->signature, age.count());
+  return std::make_tuple(call->number, call->description, call->signature, age.count(), call->collective);
 }
 
 // torch asks isinstance(backend, ProcessGroupGloo) to know what a backend can do, and ours can do what Gloo
@@ -132,7 +132,15 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
       .def("departed", &Session::departed, "Says that the controller knows of the departure.")
       .def("statistics", &statistics_of, "Counts of HostStatistics by field name.")
       .def("fallbacks", &fallbacks_of, "Rows (collective, reason, calls, tensor bytes) of what Gloo did.")
-      .def("running", &running_of, "(number, description, signature, seconds) of the running call, or None.")
+      .def("running", &running_of, "(number, description, signature, seconds, collective) of the running call, or None.")
+      .def(
+          "collectives",
+          [](Session& s) {
+            const auto recent = s.collectives().recent();
+            return std::make_pair(recent.first, recent.names);
+          },
+          "(number of the first, names) of the group's latest collectives, in the order of the calls.")
+      .def_property_readonly("collective_count", [](Session& s) { return s.collectives().count(); })
       .def_property_readonly("submitted", [](Session& s) { return s.queue().submitted(); })
       .def_property_readonly("failure", &Session::failure)
       .def_property_readonly("attached", &Session::attached)

@@ -65,7 +65,7 @@ bool Session::foreign() const { return process_ != ::getpid(); }
 void Session::attach(std::unique_ptr<Communicator> communicator, const c10::intrusive_ptr<c10d::Store>& store) {
   std::lock_guard<std::mutex> lock(mutex_);
   communicator_ = std::move(communicator);
-  store_ = store->clone();  // a connection of its own: the caller's may be blocked in a wait
+  store_ = store;
 }
 
 void Session::set_companion(c10::intrusive_ptr<c10d::Backend> companion) {

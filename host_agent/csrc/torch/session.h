@@ -15,6 +15,7 @@
 
 #include "datapath/communicator.h"
 #include "torch/call_queue.h"
+#include "torch/collective_log.h"
 #include "torch/fallback_counters.h"
 #include "torch/packed.h"
 
@@ -37,7 +38,7 @@ class Session {
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
 
-  // Before the first call. `store` is for error reports.
+  // Before the first call. `store` is for error reports: a connection of its own, since others may block in a wait.
   void attach(std::unique_ptr<Communicator> communicator, const c10::intrusive_ptr<c10d::Store>& store);
   // Before the first call, once the ranks agreed on using the switch. `companion` is a second Gloo group over
   // the same ranks, which only the queue's calls use: the queue and the caller's own Gloo collectives each
@@ -53,6 +54,7 @@ class Session {
   const std::string& job() const { return job_; }
   const std::string& reason() const { return reason_; }
   FallbackCounters& fallbacks() { return fallbacks_; }
+  CollectiveLog& collectives() { return collectives_; }
   CallQueue& queue();
 
   // Where an all-reduce of dense CPU tensors of `type` goes; `empty`: they have no elements.
@@ -98,6 +100,7 @@ class Session {
   const int process_;
   std::string reason_;
   FallbackCounters fallbacks_;
+  CollectiveLog collectives_;
   std::unique_ptr<Communicator> communicator_;
   c10::intrusive_ptr<c10d::Backend> companion_;
   c10::intrusive_ptr<c10d::Store> store_;

@@ -93,6 +93,16 @@ def rank_one_returns_early() -> None:
 
 
 @case
+def rank_one_calls_broadcast() -> None:
+    init(timeout=HOUR)
+    dist.all_reduce(torch.ones(2))
+    if RANK == 1:
+        report(lambda: dist.broadcast(torch.ones(4), 0))
+    else:
+        report(lambda: dist.all_reduce(torch.ones(4)))
+
+
+@case
 def rank_one_is_late() -> None:
     """Gloo's barrier over the store keeps rank 1 away until the others have timed out."""
     init(timeout=timedelta(seconds=2))
