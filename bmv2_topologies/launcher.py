@@ -156,7 +156,8 @@ def _command(
     options: RunOptions, controller: str, namespaces: HostNamespaces | None, folder: str
 ) -> _Command:
     """`folder` is for torchrun's files, which it would leave in the system's temporary one."""
-    environment = dict(os.environ)
+    # Torchrun's own variables (a cluster's operator sets them) would override how many nodes there are.
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PET_")}
     environment["NETREDUCE_CONTROLLER"] = controller
     environment["NETREDUCE_TRANSPORT"] = options.transport
     environment["NETREDUCE_PRECISION"] = str(options.precision)

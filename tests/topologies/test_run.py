@@ -104,6 +104,19 @@ print("words", sys.argv[1:], flush=True)
 """
 
 
+def test_the_environment_of_another_run_does_not_matter(tmp_path: Path) -> None:
+    script, summary = tmp_path / "script.py", tmp_path / "summary.json"
+    script.write_text(TINY_SCRIPT)
+    elsewhere = {
+        "NETREDUCE_CONTROLLER": "192.0.2.1:1", "NETREDUCE_TRANSPORT": "udp", "NETREDUCE_PRECISION": "7",
+        "TORCH_DEVICE_BACKEND_AUTOLOAD": "0", "PET_NNODES": "3", "RANK": "5", "WORLD_SIZE": "9",
+        "MASTER_ADDR": "192.0.2.1", "MASTER_PORT": "1", "LOCAL_RANK": "4",
+    }  # fmt: skip
+    code, output = run("--summary", str(summary), str(script), environment=elsewhere)
+    assert code == 0, output
+    assert packets(json.loads(summary.read_text()), "completed") > 0
+
+
 @pytest.mark.root
 def test_two_udp_runs_at_once_do_not_meet_and_say_nothing_else(tmp_path: Path) -> None:
     script = tmp_path / "a script.py"
