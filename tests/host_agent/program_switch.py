@@ -64,7 +64,7 @@ class RunningSwitch:
         self.client.write(*entries)
         return streams
 
-    def config(self, streams: list[Job], rank: int) -> CommunicatorConfig:
+    def config(self, streams: list[Job], rank: int, first_k: int = 0) -> CommunicatorConfig:
         job, config = streams[0], CommunicatorConfig()
 
         def endpoint(r: int) -> Endpoint:
@@ -72,14 +72,15 @@ class RunningSwitch:
 
         config.job_name, config.switch_name = "packets", "embedded"
         config.rank, config.world_size, config.window = rank, job.ranks, job.window
+        config.first_k = first_k
         config.max_blocks = wire.MAX_BLOCKS
         config.streams = [StreamConfig(wire_job=s.number, lane_bits=s.lane_bits) for s in streams]
         config.self = endpoint(rank)
         config.successor, config.predecessor = endpoint(job.successor(rank)), endpoint(job.predecessor(rank))
         return config
 
-    def over_shm(self, streams: list[Job], rank: int) -> Communicator:
-        return Communicator.over_shm(self.config(streams, rank), self.socket, streams[0].port(rank))
+    def over_shm(self, streams: list[Job], rank: int, first_k: int = 0) -> Communicator:
+        return Communicator.over_shm(self.config(streams, rank, first_k), self.socket, streams[0].port(rank))
 
     def run(
         self,

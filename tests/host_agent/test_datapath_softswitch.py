@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
@@ -11,9 +12,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from finsy.proto import p4r
 from program_switch import RunningSwitch, expected, inputs, running_switch
 
-from netreduce.host_agent._datapath import AbortedError, Communicator, Outcome
+from netreduce.host_agent._datapath import AbortedError, Communicator, Outcome, TimeoutError
 from netreduce.p4.wire import Cause
 
 PATIENCE = timedelta(seconds=60)
@@ -85,3 +87,50 @@ def test_killed_switch_aborts_the_call() -> None:
             os.kill(switch.service.pid, signal.SIGKILL)
             with pytest.raises(AbortedError, match="switch embedded closed port 1"):
                 call.result(30)
+
+
+@pytest.mark.parametrize("first_k", [2**32 - 7, 2**31 - 7])
+@pytest.mark.parametrize("window", [1, 4])
+def test_stream_index_wraps_in_the_program(switch: RunningSwitch, first_k: int, window: int) -> None:
+    arrays = inputs(3, 50_000)
+    streams = switch.admit(3, window=window)
+    results = switch.run(
+        streams,
+        lambda rank, communicator: [reduced(communicator, arrays[rank]) for _ in range(2)],
+        connect=lambda streams, rank: switch.over_shm(streams, rank, first_k),
+    )
+    reference = expected(arrays)
+    for rank in results:
+        assert [result.tobytes() for result in rank] == [reference.tobytes()] * 2
+
+
+def test_tables_lost_between_packets_never_make_a_sum(switch: RunningSwitch) -> None:
+    """The job's entries vanish while its ranks reduce: a result is right, or an error that says why."""
+    arrays = [np.full(200_000, rank + 1.0, np.float32) for rank in range(2)]
+    streams = switch.admit(2, window=4)
+    begun = threading.Event()
+    sums = []
+
+    def body(rank: int, communicator: Communicator) -> str:
+        for _ in range(10_000):
+            array = arrays[rank].copy()
+            try:
+                communicator.all_reduce(array, timeout=timedelta(seconds=2))
+            except TimeoutError as error:
+                return str(error)
+            sums.append((array == 3.0).all())
+            begun.set()
+        raise AssertionError("the entries were not removed")
+
+    def lose() -> None:
+        assert begun.wait(30)
+        entries = [stream.connection(rank) for stream in streams for rank in range(2)]
+        switch.client.write(*entries, update=p4r.Update.DELETE)
+
+    with ThreadPoolExecutor(1) as pool:
+        losing = pool.submit(lose)
+        errors = switch.run(streams, body)
+        losing.result()
+    assert sums and all(sums)
+    for error in errors:
+        assert "came unaggregated: the switch in between does not know this job" in error
