@@ -202,8 +202,9 @@ class Attendance:
             self._watch.observe(self.session.collective_count, self.session.collectives, time.monotonic())
             if running is not None and running[2]:
                 number, description, signature, seconds, collective = running
-                results = self.session.statistics()["results_received"]
-                call = Running(number, description, signature, seconds, results, collective)
+                counts = self.session.statistics()
+                results, unaggregated = counts["results_received"], counts["unaggregated_received"]
+                call = Running(number, description, signature, seconds, results, unaggregated, collective)
                 reason = self._watch.check(call)
         except Exception as error:
             # Its host is usually rank 0's process. Without it Gloo would be lost as well.

@@ -21,6 +21,9 @@ STALL_AFTER = timedelta(seconds=4)
 SILENT_AFTER = timedelta(seconds=30)
 """How long no result may come from the switch while all ranks are in the same call."""
 
+FORWARDED_AFTER = timedelta(seconds=5)
+"""The same, when the switch forwards the ranks' packets instead: it knows nothing of the job."""
+
 ALL_REDUCE = "all_reduce"
 """What all-reduces are called in a list of collectives."""
 
@@ -49,6 +52,8 @@ class Running:
     """Since the call began."""
     results: int
     """Results that this rank has received in all its calls."""
+    unaggregated: int
+    """Packets that this rank has received as its ring predecessor sent them."""
     collective: int
     """The call's place among the group's collectives, whoever does them; 1 is the first."""
 
@@ -70,6 +75,7 @@ class StallWatch:
         self._switch = switch
         self._last_results = -1
         self._silent_since = 0.0
+        self._unaggregated = 0
         self._number = 0
         self._count = 0
         self._count_since = 0.0
@@ -102,6 +108,7 @@ class StallWatch:
             self._number = running.number
             self._last_results = running.results
             self._silent_since = running.seconds
+            self._unaggregated = running.unaggregated
         if running.seconds < STALL_AFTER.total_seconds():
             return None
         self._store.set(
@@ -140,6 +147,13 @@ class StallWatch:
                 )
             same += 1
         silent = running.seconds - self._silent_since
+        forwarded = running.unaggregated - self._unaggregated
+        if same == self._size and forwarded and silent >= FORWARDED_AFTER.total_seconds():
+            return (
+                f"switch {self._switch} does not know this job any more: it forwarded {forwarded} packets of "
+                f"{running.description} unaggregated, and sent no result for {silent:.0f} s; see "
+                "`netreduce ctl switches`, and restart the job"
+            )
         if same == self._size and silent >= SILENT_AFTER.total_seconds():
             return (
                 f"switch {self._switch} sent no result for {silent:.0f} s while all {self._size} ranks were "

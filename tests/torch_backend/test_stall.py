@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from netreduce.host_agent import stall
-from netreduce.host_agent.stall import SILENT_AFTER, STALL_AFTER, Running, StallWatch
+from netreduce.host_agent.stall import FORWARDED_AFTER, SILENT_AFTER, STALL_AFTER, Running, StallWatch
 
 LONG = STALL_AFTER.total_seconds() + 1
 
@@ -31,9 +31,14 @@ class Notes:
 
 
 def in_call(
-    number: int, signature: str = "switch SUM float32 8", seconds: float = LONG, results: int = 5
+    number: int,
+    signature: str = "switch SUM float32 8",
+    seconds: float = LONG,
+    results: int = 5,
+    unaggregated: int = 0,
 ) -> Running:
-    return Running(number, f"all_reduce({signature})", signature, seconds, results, collective=number)
+    description = f"all_reduce({signature})"
+    return Running(number, description, signature, seconds, results, unaggregated, collective=number)
 
 
 @pytest.fixture
@@ -88,6 +93,16 @@ def test_a_silent_switch(watches: list[StallWatch]) -> None:
         assert watch.check(in_call(3)) is None
     reason = watches[0].check(in_call(3, seconds=late))
     assert reason is not None and "switch s1 sent no result" in reason
+
+
+def test_a_switch_that_only_forwards(watches: list[StallWatch]) -> None:
+    late = LONG + FORWARDED_AFTER.total_seconds()
+    for watch in watches:
+        assert watch.check(in_call(3, unaggregated=2)) is None
+    assert watches[0].check(in_call(3, seconds=late, unaggregated=2)) is None, "these came before"
+    reason = watches[0].check(in_call(3, seconds=late, unaggregated=6))
+    assert reason is not None and "switch s1 does not know this job any more" in reason
+    assert "forwarded 4 packets" in reason
 
 
 def test_a_call_that_makes_progress_may_take_as_long_as_it_likes(watches: list[StallWatch]) -> None:
