@@ -201,6 +201,7 @@ class _SignalForwarder:
         self._ending = False
         self._process: subprocess.Popen | None = None
         self._previous: dict[int, object] = {}
+        self._pid = os.getpid()
 
     def __enter__(self) -> "_SignalForwarder":
         for number in FORWARDED_SIGNALS:
@@ -220,6 +221,8 @@ class _SignalForwarder:
         self._process = None
 
     def _handle(self, number: int, _frame: object) -> None:
+        if os.getpid() != self._pid:  # a child that has not become its own program yet
+            os._exit(128 + number)
         again = self.received is not None
         self.received = number
         if self._process is None and not self._ending:

@@ -276,6 +276,16 @@ def test_a_signal_while_the_switch_starts_ends_everything(tmp_path: Path) -> Non
     assert_no_sockets(process)
 
 
+def test_a_signal_between_fork_and_exec_ends_the_child() -> None:
+    with _SignalForwarder() as forwarder:
+        child = os.fork()
+        if child == 0:
+            signal.raise_signal(signal.SIGTERM)
+            os._exit(0)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 128 + signal.SIGTERM
+        assert forwarder.received is None
+
+
 def test_signals_do_not_cut_the_end_short() -> None:
     with _SignalForwarder() as forwarder:
         with pytest.raises(_Interrupted):
