@@ -8,6 +8,7 @@
 #include <optional>
 #include <thread>
 
+#include "torch/average.h"
 #include "torch/completion_pool.h"
 #include "torch/describe.h"
 #include "torch/flat.h"
@@ -164,8 +165,7 @@ c10::intrusive_ptr<Work> NetReduceBackend::reduce_tensors(std::vector<at::Tensor
 c10::intrusive_ptr<Work> NetReduceBackend::reduce_by_inner(std::vector<at::Tensor>& tensors,
                                                            const c10d::AllreduceOptions& options, OpType type,
                                                            const char* title) {
-  const bool average =
-      options.reduceOp == c10d::ReduceOp::AVG && at::isFloatingType(tensors.front().scalar_type());
+  const bool average = options.reduceOp == c10d::ReduceOp::AVG && can_average(tensors.front().scalar_type());
   bool plain = !average;
   for (const auto& tensor : tensors) plain = plain && Packed::is_plain(tensor);
   if (plain) return forward_reduce(tensors, options, type);
@@ -182,7 +182,7 @@ c10::intrusive_ptr<Work> NetReduceBackend::reduce_by_inner(std::vector<at::Tenso
     work->wait();
     at::AutoDispatchBelowADInplaceOrView guard;
     auto buffer = flat->buffer();
-    if (average) buffer.div_(size);
+    if (average) divide(buffer, size);
     flat->unpack();
   };
   return session_->queue().submit(

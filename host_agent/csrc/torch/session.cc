@@ -5,6 +5,7 @@
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <c10/util/Exception.h>
 
+#include "torch/average.h"
 #include "torch/describe.h"
 #include "torch/flat.h"
 #include "torch/mismatch.h"
@@ -199,11 +200,11 @@ void Session::agree(const at::Tensor& like, int64_t elements, const c10d::Allred
 void Session::run_companion(at::Tensor buffer, const c10d::AllreduceOptions& options, milliseconds timeout) {
   c10d::AllreduceOptions forwarded = options;
   forwarded.timeout = timeout;
-  const bool average = options.reduceOp == c10d::ReduceOp::AVG && at::isFloatingType(buffer.scalar_type());
+  const bool average = options.reduceOp == c10d::ReduceOp::AVG && can_average(buffer.scalar_type());
   if (average) forwarded.reduceOp = c10d::ReduceOp::SUM;  // Gloo has no AVG
   std::vector<at::Tensor> tensors{buffer};
   wait_for_gloo(companion_->allreduce(tensors, forwarded));
-  if (average) buffer.div_(size_);
+  if (average) divide(buffer, size_);
 }
 
 void Session::wait_for_gloo(const c10::intrusive_ptr<c10d::Work>& work) {

@@ -107,6 +107,18 @@ def average(plain: PlainGloo) -> None:
 
 
 @check
+def average_of_integers(plain: PlainGloo) -> None:
+    """Also where Gloo, which has no AVG, has to do it."""
+    for dtype in (torch.int8, torch.uint8, torch.int32, torch.int64):
+        data = random(300, dtype=dtype) - (40 if dtype.is_signed else 0)
+        expected = plain.all_reduce(data).long().div(SIZE, rounding_mode="trunc").to(dtype)
+        dist.all_reduce(data, op=dist.ReduceOp.AVG)
+        assert torch.equal(data, expected), dtype
+        empty = torch.empty(0, dtype=dtype)
+        dist.all_reduce(empty, op=dist.ReduceOp.AVG)
+
+
+@check
 def other_ops_go_to_gloo(plain: PlainGloo) -> None:
     before, counted = calls(), fallbacks()
     for op in (dist.ReduceOp.MIN, dist.ReduceOp.MAX, dist.ReduceOp.PRODUCT):
