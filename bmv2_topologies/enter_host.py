@@ -4,17 +4,16 @@ Torchrun runs it in the place of the script, once per worker: with one torchrun 
 store belongs to a process that outlives them all, on an address that every host reaches.
 """
 
-import ctypes
 import json
 import os
 import sys
 from collections.abc import Sequence
 
+from netreduce.topologies.kernel_namespaces import enter_network
 from netreduce.topologies.namespaces import NamespaceHost
 
 HOSTS = "NETREDUCE_TOPOLOGY_HOSTS"
 """From the launcher to `main`; the script does not see it."""
-CLONE_NEWNET = 0x40000000
 
 
 def command(script: Sequence[str]) -> list[str]:
@@ -45,8 +44,5 @@ def main() -> None:
 
 def _enter_network(pid: int) -> None:
     namespace = os.open(f"/proc/{pid}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.setns(namespace, CLONE_NEWNET):  # os.setns comes with Python 3.12
-        number = ctypes.get_errno()
-        raise OSError(number, os.strerror(number))
+    enter_network(namespace)
     os.close(namespace)

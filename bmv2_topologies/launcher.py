@@ -19,7 +19,7 @@ from netreduce.p4 import wire
 from netreduce.softswitch.fault import Fault
 from netreduce.topologies import enter_host
 from netreduce.topologies.embedded import EmbeddedOptions, EmbeddedStack
-from netreduce.topologies.namespaces import HostNamespaces
+from netreduce.topologies.namespaces import HostNamespaces, own_network
 from netreduce.topologies.processes import adopt_orphans, die_with_parent, end_descendants
 from netreduce.topologies.reports import finished_jobs
 
@@ -104,12 +104,14 @@ def run(options: RunOptions) -> RunResult:
     """
     check(options)
     adopt_orphans()
-    hosts: AbstractContextManager[HostNamespaces | None] = (
-        HostNamespaces(options.workers) if options.transport == "udp" else nullcontext()
-    )
+    network: AbstractContextManager[None] = nullcontext()
+    hosts: AbstractContextManager[HostNamespaces | None] = nullcontext()
+    if options.transport == "udp":
+        # The switch's ends of the links are in a namespace too, so that none stays if we are killed.
+        network, hosts = own_network(), HostNamespaces(options.workers)
     with _SignalForwarder() as forwarder:
         try:
-            with hosts as namespaces, EmbeddedStack(_stack_options(options, namespaces)) as stack:
+            with network, hosts as namespaces, EmbeddedStack(_stack_options(options, namespaces)) as stack:
                 with tempfile.TemporaryDirectory(prefix="netreduce-run-") as folder:
                     command = _command(options, stack.controller, namespaces, folder)
                     code = _run_torchrun(command, forwarder, stack)

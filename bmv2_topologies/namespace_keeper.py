@@ -5,9 +5,7 @@ when it has one, waits for a line on stdin (the link was moved), prints ``config
 its stdin closes.
 """
 
-import ctypes
 import json
-import os
 import signal
 import sys
 from contextlib import suppress
@@ -16,7 +14,8 @@ from typing import Any
 
 from pyroute2 import Ethtool, IPRoute
 
-CLONE_NEWNET = 0x40000000
+from netreduce.topologies.kernel_namespaces import unshare_network
+
 SETUP_TIMEOUT_S = 30
 OFFLOADS = (
     "tx-checksum-ip-generic",
@@ -69,10 +68,10 @@ def switch_off_offloads(interface: str) -> None:
 def main() -> None:
     signal.alarm(SETUP_TIMEOUT_S)  # a launcher that died must not leave a keeper waiting
     settings = json.loads(sys.argv[1])
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.unshare(CLONE_NEWNET) != 0:
-        number = ctypes.get_errno()
-        print(f"unshare: {os.strerror(number)}", flush=True)
+    try:
+        unshare_network()
+    except OSError as error:
+        print(error.strerror, flush=True)
         sys.exit(1)
     print("namespace", flush=True)
     if not sys.stdin.readline():

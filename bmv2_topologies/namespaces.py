@@ -6,10 +6,12 @@ last of them, taking its link along, even if everything is killed with SIGKILL.
 
 import errno
 import json
+import os
 import secrets
 import subprocess
 import sys
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from types import TracebackType
 
@@ -24,6 +26,7 @@ from netreduce.p4.wire import (
     UDP_HEADER_BYTES,
 )
 from netreduce.topologies.embedded import HostLink
+from netreduce.topologies.kernel_namespaces import enter_network, unshare_network
 from netreduce.topologies.namespace_keeper import configure, disable_ipv6
 from netreduce.topologies.processes import die_with_parent
 from netreduce.topologies.subnets import PREFIX_BITS, claim_subnet, routed_networks
@@ -31,6 +34,29 @@ from netreduce.topologies.subnets import PREFIX_BITS, claim_subnet, routed_netwo
 MTU = IPV4_HEADER_BYTES + UDP_HEADER_BYTES + NR_HEADER_BYTES + MAX_BLOCKS * BLOCK_BYTES
 """The largest packet's length."""
 CONTROLLER_HOST = "controller"
+
+
+@contextmanager
+def own_network() -> Iterator[None]:
+    """Moves this thread, and the threads and processes that it starts, into a new network namespace for as
+    long as the block runs.
+
+    Whatever is made there goes with the last of those processes, however they end.
+
+    Raises:
+        OSError: this process may not make one.
+    """
+    home = os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        unshare_network()
+        try:
+            with IPRoute() as routes:
+                routes.link("set", index=routes.link_lookup(ifname="lo")[0], state="up")
+            yield
+        finally:
+            enter_network(home)
+    finally:
+        os.close(home)
 
 
 def host_mac(number: int) -> str:

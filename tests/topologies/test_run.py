@@ -318,10 +318,13 @@ def test_exception_in_one_rank_ends_the_run(tmp_path: Path) -> None:
     assert_no_sockets(process)
 
 
-def test_killed_launcher_leaves_no_process(tmp_path: Path) -> None:
-    process = waiting_run(tmp_path)
+@pytest.mark.parametrize("transport", ["shm", pytest.param("udp", marks=pytest.mark.root)])
+def test_killed_launcher_leaves_no_process_and_no_interface(tmp_path: Path, transport: str) -> None:
+    interfaces = set(os.listdir("/sys/class/net"))
+    process = waiting_run(tmp_path, options=("--transport", transport))
     worker_pids(tmp_path, process)
     members = family(process)
+    assert set(os.listdir("/sys/class/net")) <= interfaces, "links are made in the run's own namespace"
     process.kill()
     process.communicate(timeout=60)
     assert_gone(members)
