@@ -56,9 +56,24 @@ def packets(jobs: list[dict], cause: str) -> int:
     return sum(job["switch_counters"][cause] for job in jobs)
 
 
-@pytest.mark.parametrize("workers", [2, 3, 4, 8])
+@pytest.fixture(scope="module")
+def three_over_shm(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[dict], list[dict]]:
+    """The records of three ranks without faults, and the jobs."""
+    return reduce_many(tmp_path_factory.mktemp("three") / "run", 3)
+
+
+def test_every_rank_of_three_gets_the_same_right_sums(
+    three_over_shm: tuple[list[dict], list[dict]],
+) -> None:
+    assert_same_and_right(*three_over_shm)
+
+
+@pytest.mark.parametrize("workers", [2, 4, 8])
 def test_every_rank_gets_the_same_right_sums(tmp_path: Path, workers: int) -> None:
-    ranks, jobs = reduce_many(tmp_path / "run", workers)
+    assert_same_and_right(*reduce_many(tmp_path / "run", workers))
+
+
+def assert_same_and_right(ranks: list[dict], jobs: list[dict]) -> None:
     assert all(rank["wrong"] == [] for rank in ranks)
     assert all(rank["digests"] == ranks[0]["digests"] for rank in ranks)
     assert packets(jobs, "completed") > 0
@@ -77,16 +92,20 @@ def test_one_worker_needs_no_switch(tmp_path: Path) -> None:
         "drop=0.1,duplicate=0.1,reorder=0.1,seed=2",
     ],
 )
-def test_faults_change_no_bit(tmp_path: Path, fault: str) -> None:
-    clean, _ = reduce_many(tmp_path / "clean", 3)
+def test_faults_change_no_bit(
+    tmp_path: Path, three_over_shm: tuple[list[dict], list[dict]], fault: str
+) -> None:
+    clean, _ = three_over_shm
     faulty, jobs = reduce_many(tmp_path / "faulty", 3, "--fault", fault)
     assert [rank["digests"] for rank in faulty] == [rank["digests"] for rank in clean]
     assert packets(jobs, "duplicate_absorbed") + packets(jobs, "duplicate_answered") > 0
 
 
 @pytest.mark.root
-def test_udp_through_namespaces_gives_the_same_bits(tmp_path: Path) -> None:
-    over_shm, _ = reduce_many(tmp_path / "shm", 3)
+def test_udp_through_namespaces_gives_the_same_bits(
+    tmp_path: Path, three_over_shm: tuple[list[dict], list[dict]]
+) -> None:
+    over_shm, _ = three_over_shm
     over_udp, jobs = reduce_many(tmp_path / "udp", 3, "--transport", "udp")
     assert [rank["digests"] for rank in over_udp] == [rank["digests"] for rank in over_shm]
     assert packets(jobs, "completed") > 0
