@@ -3,7 +3,7 @@
 import os
 import secrets
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -55,12 +55,16 @@ class EmbeddedStack:
     Attributes:
         controller: ``host:port`` of the controller's gRPC services, set on entry.
 
+    Args:
+        poll: called again and again while either process starts; what it raises ends the start.
+
     Raises:
         ServiceError: on entry, when either process does not start; the message carries its log.
     """
 
-    def __init__(self, options: EmbeddedOptions) -> None:
+    def __init__(self, options: EmbeddedOptions, poll: Callable[[], None] = lambda: None) -> None:
         self._options = options
+        self._poll = poll
         self._cleanup = ExitStack()
         self.controller = ""
         self.services: list[Service] = []
@@ -91,7 +95,7 @@ class EmbeddedStack:
         service = Service(name, [sys.executable, "-m", "netreduce.controller.cli.main", *arguments], pass_fds)
         self.services.append(service)
         self._cleanup.callback(service.stop)
-        return service.wait_ready(self._options.start_timeout)
+        return service.wait_ready(self._options.start_timeout, self._poll)
 
     def _start(self) -> None:
         options = self._options

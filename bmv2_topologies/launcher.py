@@ -111,7 +111,11 @@ def run(options: RunOptions) -> RunResult:
         network, hosts = own_network(), HostNamespaces(options.workers)
     with _SignalForwarder() as forwarder:
         try:
-            with network, hosts as namespaces, EmbeddedStack(_stack_options(options, namespaces)) as stack:
+            with (
+                network,
+                hosts as namespaces,
+                EmbeddedStack(_stack_options(options, namespaces), forwarder.poll) as stack,
+            ):
                 with tempfile.TemporaryDirectory(prefix="netreduce-run-") as folder:
                     command = _command(options, stack.controller, namespaces, folder)
                     code = _run_torchrun(command, forwarder, stack)
@@ -184,7 +188,7 @@ def _command(
 
 
 class _Interrupted(Exception):
-    """A signal arrived while nothing ran that it could be forwarded to."""
+    """A signal arrived before there was a torchrun that it could be forwarded to."""
 
     def __init__(self, number: int) -> None:
         super().__init__(number)
@@ -194,13 +198,13 @@ class _Interrupted(Exception):
 class _SignalForwarder:
     """Sends the signals that reach this process on to torchrun.
 
-    The first that comes before it runs raises _Interrupted. Those that come when everything is
-    being ended are only noted: that must not be cut short, and takes a bounded time.
+    The handler itself never raises: an exception can come anywhere, in a callback that swallows it too.
+    What waits before torchrun runs calls `poll`. Signals that come when everything is being ended are only
+    noted: that must not be cut short, and takes a bounded time.
     """
 
     def __init__(self) -> None:
         self.received: int | None = None
-        self._ending = False
         self._process: subprocess.Popen | None = None
         self._previous: dict[int, object] = {}
         self._pid = os.getpid()
@@ -214,12 +218,19 @@ class _SignalForwarder:
         for number, handler in self._previous.items():
             signal.signal(number, handler)  # type: ignore[arg-type]
 
+    def poll(self) -> None:
+        """Raises _Interrupted if a signal has come."""
+        if self.received is not None:
+            raise _Interrupted(self.received)
+
     def attach(self, process: subprocess.Popen) -> None:
+        """Torchrun runs; a signal that came while it was started goes to it now."""
         self._process = process
+        if self.received is not None:
+            process.send_signal(self.received)
 
     def end(self) -> None:
         """Torchrun is over, or never was."""
-        self._ending = True
         self._process = None
 
     def _handle(self, number: int, _frame: object) -> None:
@@ -227,9 +238,6 @@ class _SignalForwarder:
             os._exit(128 + number)
         again = self.received is not None
         self.received = number
-        if self._process is None and not self._ending:
-            self._ending = True
-            raise _Interrupted(number)
         if self._process is not None and self._process.poll() is None:
             self._process.send_signal(signal.SIGKILL if again else number)
 
@@ -240,6 +248,7 @@ def _run_torchrun(command: _Command, forwarder: _SignalForwarder, stack: Embedde
     A switch that ends takes the run along: no all-reduce can finish any more.  Without the controller
     training goes on; only what the switch counted is lost, and new process groups use Gloo.
     """
+    forwarder.poll()
     process = subprocess.Popen(
         command.arguments,
         env=command.environment,

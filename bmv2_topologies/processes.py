@@ -17,6 +17,7 @@ import psutil
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 LOG_LINES_KEPT = 200
+POLL_INTERVAL_S = 0.1
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -124,8 +125,10 @@ class Service:
     def running(self) -> bool:
         return self._process.poll() is None
 
-    def wait_ready(self, patience: timedelta) -> str:
+    def wait_ready(self, patience: timedelta, poll: Callable[[], None] = lambda: None) -> str:
         """Returns the ready line.
+
+        `poll` is called ten times a second meanwhile; what it raises ends the wait.
 
         Raises:
             ServiceError: the process ended, or said nothing within `patience`.
@@ -140,7 +143,8 @@ class Service:
                         f"{self.name} did not become ready within {patience.total_seconds():g} s; "
                         f"its log ends:\n{self.log()}"
                     )
-                if not select.select([self._ready_fd], [], [], remaining)[0]:
+                poll()
+                if not select.select([self._ready_fd], [], [], min(remaining, POLL_INTERVAL_S))[0]:
                     continue
                 piece = os.read(self._ready_fd, 4096)
                 if not piece:

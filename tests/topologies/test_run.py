@@ -305,10 +305,20 @@ def test_a_signal_between_fork_and_exec_ends_the_child() -> None:
         assert forwarder.received is None
 
 
+def test_a_signal_while_torchrun_is_started_reaches_it() -> None:
+    with _SignalForwarder() as forwarder:
+        signal.raise_signal(signal.SIGTERM)
+        child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+        forwarder.attach(child)
+        assert child.wait(timeout=30) == -signal.SIGTERM
+
+
 def test_signals_do_not_cut_the_end_short() -> None:
     with _SignalForwarder() as forwarder:
+        forwarder.poll()
+        signal.raise_signal(signal.SIGTERM)
         with pytest.raises(_Interrupted):
-            signal.raise_signal(signal.SIGTERM)
+            forwarder.poll()
         signal.raise_signal(signal.SIGINT)
         assert forwarder.received == signal.SIGINT
     with _SignalForwarder() as forwarder:
