@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from tempfile import mkdtemp
+from tempfile import TemporaryDirectory
 
 from netreduce.softswitch.build import CSRC
 from netreduce.softswitch.core import SwitchCore
@@ -17,12 +17,13 @@ from netreduce.softswitch.fault import Fault
 from netreduce.softswitch.instance import Instance
 
 _names = itertools.count()
+_folder = TemporaryDirectory(prefix="hub-")
 
 
 @cache
 def hub_library() -> Path:
     source = Path(__file__).parent / "pipelines" / "hub.c"
-    out = Path(mkdtemp(prefix="hub-")) / "hub.so"
+    out = Path(_folder.name) / "hub.so"
     flags = ["-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror", "-fPIC", "-shared"]
     subprocess.run(["gcc", *flags, "-I", CSRC, source, "-o", out], check=True)
     return out

@@ -240,7 +240,10 @@ dist.destroy_process_group()
 def waiting_run(tmp_path: Path, *script_arguments: str, options: tuple[str, ...] = ()) -> subprocess.Popen:
     script = tmp_path / "waiting.py"
     script.write_text(WAITING_SCRIPT)
-    return start("--workers", "2", *options, str(script), str(tmp_path), *script_arguments)
+    return start(
+        "--workers", "2", *options, str(script), str(tmp_path), *script_arguments,
+        environment={"TMPDIR": str(tmp_path)},  # a launcher that is killed leaves torchrun's files
+    )  # fmt: skip
 
 
 def worker_pids(tmp_path: Path, process: subprocess.Popen) -> list[int]:
