@@ -35,6 +35,8 @@ class JobService(pb_grpc.JobServiceServicer):
             await context.abort(grpc.StatusCode.ALREADY_EXISTS, str(error))
         self._manager.report(member, first)
         try:
+            # Tells the member that from here on its death is noticed.
+            await context.send_initial_metadata(())
             if job.state is JobState.ACTIVE:
                 await self._until_over(job, member, request_iterator)
             if job.abort_event is not None:

@@ -31,6 +31,8 @@ RECONNECT_INTERVAL = timedelta(seconds=1)
 """Pause before attending again after the controller went away; the data plane goes on meanwhile."""
 LEAVE_TIMEOUT = timedelta(seconds=4)
 """Patience for the controller at the end; Session.close waits a little longer."""
+PRESENCE_TIMEOUT = timedelta(seconds=5)
+"""How long a new member waits until the controller knows of its presence."""
 JOIN_MARGIN = timedelta(seconds=2)
 """What the controller gets beyond the join timeout to say who is missing."""
 
@@ -110,8 +112,10 @@ class JobClient:
         """Close the connection."""
         self._channel.close()
 
-    def attend(self, reports: Iterator[pb.MemberReport]) -> Iterator[pb.JobEvent]:
+    def attend(self, reports: Iterator[pb.MemberReport]) -> Any:
         """One Attend stream: send ``reports``, yield the controller's events until either side ends it.
+
+        ``initial_metadata()`` of what this returns waits until the controller has taken note of the presence.
 
         Raises:
             grpc.RpcError: the stream broke.
@@ -152,6 +156,7 @@ class Attendance:
         self._reports: queue.SimpleQueue[pb.MemberReport | None] = queue.SimpleQueue()
         """Of the current Attend stream; None ends it."""
         self._left = threading.Event()
+        self._present = threading.Event()
         self._watching = True
         self._threads = [
             threading.Thread(target=self._report, name=f"netreduce report {session.job}", daemon=True),
@@ -159,9 +164,13 @@ class Attendance:
         ]
 
     def start(self) -> None:
-        """Begin to attend."""
+        """Begin to attend; returns when the controller knows it, and so would notice this process's death.
+
+        A controller that does not say so soon is no reason to fail: the data plane works without it.
+        """
         for thread in self._threads:
             thread.start()
+        self._present.wait(PRESENCE_TIMEOUT.total_seconds())
 
     def join(self, timeout: timedelta) -> None:
         """Wait for the threads to end, which they do soon after the session closed."""
@@ -226,7 +235,10 @@ class Attendance:
     def _listen(self) -> None:
         while not self._left.is_set():
             try:
-                for event in self._client.attend(self._outgoing(self._reports)):
+                events = self._client.attend(self._outgoing(self._reports))
+                events.initial_metadata()
+                self._present.set()
+                for event in events:
                     if event.HasField("abort"):
                         if self.session.running() is None:
                             # Gloo cannot be told, and what it says in the end does not say why.

@@ -109,6 +109,7 @@ def test_futures_carry_errors(through_switch: dict[str, str]) -> None:
         ("exit_from_an_exception", 1, ""),
         ("exit_while_callbacks_run", 0, "end\n"),
         ("exit_without_destroying", 0, "end\n"),
+        ("destroyed_and_made_again", 0, "True 2.0\nTrue 2.0\nTrue 2.0\n"),
         ("destroy_with_calls_outstanding", 0, "2.0 2.0\n"),
         ("last_reference_goes_in_a_callback", 0, "2.0\n"),
     ],

@@ -40,6 +40,7 @@ class Controller(pb_grpc.JobServiceServicer):
         self.told.put(("attend", first.member))
         if act == "break":
             context.abort(grpc.StatusCode.UNAVAILABLE, "restarting")
+        context.send_initial_metadata(())
         if act == "abort":
             yield pb.JobEvent(abort=pb.Abort(reason="rank 3 died", rank=3))
             return
@@ -204,6 +205,12 @@ def test_a_failure_here_is_told_at_once(
     controller.hears("attend")
     session.abort("the ranks disagree")
     assert controller.hears("leave")[2] == "the ranks disagree"
+
+
+def test_starting_waits_until_the_controller_knows(attendance: Attendance, controller: Controller) -> None:
+    """Else a process that is killed right afterwards would be missed only when its lease is over."""
+    attendance.start()
+    assert controller.told.get_nowait() == ("attend", "ticket")
 
 
 def test_attends_again_when_the_controller_comes_back(

@@ -180,6 +180,21 @@ def exit_without_destroying() -> None:
 
 
 @case
+def destroyed_and_made_again() -> None:
+    # A store that stays: by the default one, a rank can meet the store of the group before.
+    port = int(os.environ["MASTER_PORT"])
+    store = dist.TCPStore("127.0.0.1", port, SIZE, is_master=RANK == 0)
+    for made in range(3):
+        dist.init_process_group(
+            "gloo", store=dist.PrefixStore(str(made), store), rank=RANK, world_size=SIZE, timeout=HOUR
+        )
+        dist.all_reduce(data := torch.ones(10))
+        print(session().attached, data[0].item(), flush=True)
+        dist.barrier()  # rank 0 takes the store with it
+        dist.destroy_process_group()
+
+
+@case
 def destroy_with_calls_outstanding() -> None:
     init(timeout=HOUR)
     data = torch.ones(200_000)
