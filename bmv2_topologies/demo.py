@@ -135,6 +135,7 @@ def _compare(options: argparse.Namespace, folder: Path, console: Console) -> int
         console.print(f"the run under plain Gloo failed with exit code {code}", style="bold red")
         return code
     console.rule(f"2/2  through the switch, {options.workers} workers")
+    console.print("starting the switch, which is compiled the first time", style="dim")
     try:
         result = launcher.run(
             launcher.RunOptions(
