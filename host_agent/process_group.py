@@ -107,7 +107,9 @@ def _use_switch(
             client = JobClient(settings.controller)
             notes = store.clone()
             reply = _join(session, client, group, rank, size, notes, settings)
+            hearsay = True  # a probe without a result may be another rank's that could not plug in
             session.probe(PROBE_TIMEOUT)
+            hearsay = False
         except JoinRefused as error:
             obstacle, hearsay = str(error), True
         except Exception as error:

@@ -3,6 +3,8 @@
 import pytest
 from launch import run
 
+from netreduce.topologies.embedded import EmbeddedOptions, EmbeddedStack
+
 UNREACHABLE = {"NETREDUCE_CONTROLLER": "127.0.0.1:1"}
 
 
@@ -59,6 +61,22 @@ def test_a_refusals_reason_reaches_the_user(stack) -> None:
     results = attached(2, environment)
     assert said(results) == 1 and "2 ranks use plain Gloo: " in results[0].err, results
     assert all(result.out.startswith("False") for result in results), results
+
+
+class OnePortTooMany(EmbeddedStack):
+    """The topology has a port more than the switch opens."""
+
+    def _topology(self, grpc_address: str, socket_name: str) -> dict:
+        document = super()._topology(grpc_address, socket_name)
+        document["shm_pools"][0]["count"] += 1
+        return document
+
+
+def test_the_rank_that_cannot_plug_in_is_named_not_those_that_wait_for_it() -> None:
+    with OnePortTooMany(EmbeddedOptions(shm_ports=1)) as stack:
+        results = attached(2, {"NETREDUCE_CONTROLLER": stack.controller})
+    assert said(results) == 1
+    assert "2 ranks use plain Gloo: rank 1: " in results[0].err and "port 2" in results[0].err, results
 
 
 def test_a_wrong_setting_stops_the_script(stack) -> None:
