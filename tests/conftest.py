@@ -11,6 +11,7 @@ import psutil
 import pytest
 
 from netreduce.p4.compile import COMPILER
+from packets.interface_names import PREFIX
 
 PATIENCE_S = 10.0
 
@@ -56,11 +57,11 @@ def _processes() -> set[str]:
 
 
 def _footprint() -> set[str]:
-    """What has a name of ours: other programs come and go too."""
+    """What has a name of ours: other programs, and other runs of the tests, come and go too."""
     return {
         f"{folder}/{name}"
         for folder in ("/dev/shm", "/sys/class/net", "/run/netns")
         if os.path.isdir(folder)
         for name in os.listdir(folder)
-        if name.startswith(("nr", "netreduce"))
+        if name.startswith((PREFIX, "netreduce"))
     }

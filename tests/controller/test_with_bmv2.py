@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import os
 import shutil
 import socket
 import subprocess
@@ -19,6 +18,7 @@ from netreduce.controller.api import job_service_pb2_grpc as pb_grpc
 from netreduce.controller.options import ControllerOptions
 from netreduce.controller.server import Controller
 from netreduce.p4 import artifacts
+from packets.interface_names import new_tag
 
 pytestmark = pytest.mark.bmv2
 PATIENCE = 60
@@ -119,7 +119,7 @@ def test_another_build_of_the_program_replaces_the_first(run, tmp_path, address)
 @pytest.fixture
 def links() -> Iterator[list[str]]:
     """Two veth pairs; the switch takes the ends named ``…s``, the test those named ``…h``."""
-    names = [f"nr{os.getpid() % 100000}{letter}" for letter in "ab"]
+    names = [new_tag() for _ in range(2)]
     with IPRoute() as routes:
         try:
             for name in names:

@@ -27,6 +27,7 @@ from netreduce.p4 import artifacts, wire
 from netreduce.p4.wire import Cause
 from netreduce.softswitch.shm_client import ShmPort
 from packets.entries import FLOOD_GROUP, Entry, Flooded, Group, Station, UnknownStations
+from packets.interface_names import new_tag
 from packets.p4runtime import P4Runtime
 from packets.switch_process import switch_process
 
@@ -206,11 +207,11 @@ class _OnInterfaces(Target):
 
     def _make_links(self) -> list[str]:
         """Makes a veth pair for every port; returns the switch's arguments that name its ends."""
-        tag = secrets.token_hex(3)
+        tag = new_tag()
         arguments = []
         with IPRoute() as routes:
             for number in PORTS:
-                host, switch = f"nr{tag}h{number}", f"nr{tag}s{number}"
+                host, switch = f"{tag}h{number}", f"{tag}s{number}"
                 routes.link("add", ifname=host, kind="veth", peer=switch)
                 self._cleanup.callback(_remove_link, host)
                 for interface in (host, switch):
